@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What stands in the deferred split queue, in which order it is served, and
+ * that nothing is lost from it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "thp_util.h"
+
+#define SCANNED		"thp_underused_scan_page"
+
+#define MANY		409	/* a threshold as it is used in production */
+#define SPARSE		10	/* live pages: underused at MANY */
+#define DENSE		300	/* live pages: not underused at MANY */
+
+static void expect_queued(long want)
+{
+	long queued = queue_count();
+
+	expect(queued == want, "%ld huge pages queued, not %ld", queued, want);
+}
+
+static void expect_split(const struct area *area)
+{
+	area_expect_remapped(area);
+	area_verify(area);
+}
+
+/* Huge pages that still are one piece of memory, however they are mapped. */
+static int whole_thps(const struct area *area)
+{
+	int thp, found = 0;
+
+	for (thp = 0; thp < area->thps; thp++)
+		found += is_compound(area_thp(area, thp));
+	return found;
+}
+
+/* --- what is queued --- */
+
+static void fault(void)
+{
+	struct area area;
+
+	set_threshold(MANY);
+	area = area_alloc(5, SPARSE);
+	expect_queued(5);
+	trigger();
+	expect_queued(0);
+	expect_split(&area);
+}
+
+static struct area small_area(int thps, int live_pages)
+{
+	struct area area = area_map(thps);
+	int thp;
+
+	for (thp = 0; thp < thps; thp++)
+		area_choose(&area, thp, live_pages, MIDDLE_BYTE);
+	area_fill_small(&area);
+	return area;
+}
+
+static void madv_collapse(void)
+{
+	struct area area = small_area(3, SPARSE);
+
+	set_threshold(MANY);
+	expect(!madvise(area.base, area_size(&area), MADV_COLLAPSE),
+	       "MADV_COLLAPSE: %s", strerror(errno));
+	expect(area_huge(&area) == 3, "MADV_COLLAPSE made no huge pages");
+	expect_queued(3);
+	trigger();
+	expect_split(&area);
+}
+
+static void khugepaged_start(void)
+{
+	knob_set_number("khugepaged/pages_to_scan", 65536);
+	knob_set_number("khugepaged/alloc_sleep_millisecs", 10);
+	knob_set_number("khugepaged/scan_sleep_millisecs", 10);
+}
+
+static void khugepaged_stop(void)
+{
+	knob_set_number("khugepaged/scan_sleep_millisecs", 1000000000);
+}
+
+/* Waits until the area has that many huge pages, at most for some seconds. */
+static bool wait_huge(const struct area *area, int thps, double seconds)
+{
+	double end = now() + seconds;
+
+	while (area_huge(area) != thps && now() < end)
+		usleep(50000);
+	return area_huge(area) == thps;
+}
+
+static void collapsed_behind(void)
+{
+	struct area area = small_area(3, SPARSE);
+
+	set_threshold(MANY);
+	khugepaged_start();
+	expect(wait_huge(&area, 3, 20), "khugepaged made no huge pages");
+	khugepaged_stop();
+	expect_queued(3);
+	trigger();
+	expect_split(&area);
+}
+
+/* What the shrinker splits, khugepaged must not collapse again at once. */
+static void no_ping_pong(void)
+{
+	struct area area;
+
+	set_threshold(MANY);
+	area = area_alloc(2, SPARSE);
+	trigger();
+	expect_split(&area);
+	khugepaged_start();
+	expect(!wait_huge(&area, 2, 3), "khugepaged collapsed it again");
+	expect_split(&area);
+
+	set_threshold(511);
+	expect(wait_huge(&area, 2, 20),
+	       "khugepaged does not collapse what is not underused");
+	khugepaged_stop();
+	area_verify(&area);
+}
+
+static void allocate_and_exit(void *unused)
+{
+	(void)unused;
+	area_alloc(16, SPARSE);
+	expect_queued(16);
+}
+
+static void empty_after_exit(void)
+{
+	set_threshold(MANY);
+	helper_join(helper_start(allocate_and_exit, NULL));
+	expect_queued(0);
+}
+
+/* --- partially mapped --- */
+
+static void make_partial(struct area *area)
+{
+	int thp;
+
+	for (thp = 0; thp < area->thps; thp++)
+		area_drop_page(area, thp * THP_PAGES + 100);
+	expect(!area_huge(area), "still mapped as huge pages");
+	expect(whole_thps(area) == area->thps, "split already");
+}
+
+/* Few are scanned of many: those with memory that nobody maps come first. */
+static void partial_first(void)
+{
+	struct area kept, partial;
+
+	set_threshold(511);
+	kept = area_alloc(64, SPARSE);
+	partial = area_alloc(4, DENSE);
+	make_partial(&partial);
+	queue_scan(4);
+	expect(!whole_thps(&partial), "%d of 4 are not split",
+	       whole_thps(&partial));
+	expect(area_huge(&kept) == 64, "%ld of 64 huge pages left",
+	       area_huge(&kept));
+	area_verify(&kept);
+	area_verify(&partial);
+}
+
+static void partial_at_any_use(void)
+{
+	struct area area;
+
+	set_threshold(511);
+	area = area_alloc(4, THP_PAGES);
+	make_partial(&area);
+	trigger();
+	expect(!whole_thps(&area), "%d of 4 are not split", whole_thps(&area));
+	area_verify(&area);
+	expect_queued(0);
+}
+
+static void partial_when_off(void)
+{
+	struct area area;
+
+	knob_set("shrink_underused", "0");
+	area = area_alloc(4, SPARSE);
+	make_partial(&area);
+	trigger();
+	expect(!whole_thps(&area), "%d of 4 are not split", whole_thps(&area));
+	area_expect_kept(&area);
+	area_verify(&area);
+	expect_queued(0);
+}
+
+/* Judged as used and gone from the queue, then partially unmapped. */
+static void partial_after_used(void)
+{
+	struct area area;
+
+	set_threshold(MANY);
+	area = area_alloc(4, DENSE);
+	trigger();
+	expect_queued(0);
+	make_partial(&area);
+	expect_queued(4);
+	trigger();
+	expect(!whole_thps(&area), "%d of 4 are not split", whole_thps(&area));
+	area_verify(&area);
+}
+
+/* --- mapped by PTEs, but all of it --- */
+
+static void map_by_ptes(struct area *area)
+{
+	int thp;
+
+	for (thp = 0; thp < area->thps; thp++) {
+		char *page = area_page(area, thp * THP_PAGES + 100);
+
+		expect(!mprotect(page, PAGE_SIZE, PROT_READ) &&
+		       !mprotect(page, PAGE_SIZE, PROT_READ | PROT_WRITE),
+		       "mprotect: %s", strerror(errno));
+	}
+	expect(!area_huge(area), "still mapped as huge pages");
+	expect(whole_thps(area) == area->thps, "split already");
+}
+
+static void pte_mapped_dense_kept(void)
+{
+	struct area area;
+
+	set_threshold(MANY);
+	area = area_alloc(4, DENSE);
+	map_by_ptes(&area);
+	trigger();
+	expect(whole_thps(&area) == 4, "%d of 4 are split",
+	       4 - whole_thps(&area));
+	area_verify(&area);
+	make_partial(&area);
+	trigger();
+	expect(!whole_thps(&area), "%d of 4 are not split", whole_thps(&area));
+	area_verify(&area);
+}
+
+static void pte_mapped_sparse_split(void)
+{
+	struct area area;
+
+	set_threshold(MANY);
+	area = area_alloc(4, SPARSE);
+	map_by_ptes(&area);
+	trigger();
+	expect_split(&area);
+}
+
+static void failed_split_kept(void)
+{
+	struct area area;
+	struct pin pin;
+	int i;
+
+	set_threshold(MANY);
+	area = area_alloc(1, DENSE);
+	pin = pin_page(area_page(&area, 9));
+	for (i = 0; i < 20; i++)
+		split_range(getpid(), area.base, area_size(&area));
+	unpin(pin);
+	trigger();
+	expect(whole_thps(&area) == 1, "split after a split that failed");
+	area_verify(&area);
+}
+
+/* Another node than that of the page, or a skip. */
+static int other_node(void *page)
+{
+	int node, status = -1;
+
+	expect(!syscall(SYS_move_pages, 0, 1L, &page, NULL, &status, 0) &&
+	       status >= 0, "move_pages: %s", strerror(errno));
+	for (node = 0; node < 16; node++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "/sys/devices/system/node/node%d",
+			 node);
+		if (node != status && !access(path, F_OK))
+			return node;
+	}
+	skip("only one NUMA node (boot with numa=fake=2)");
+}
+
+static void migrate(struct area *area)
+{
+	int thp;
+
+	for (thp = 0; thp < area->thps; thp++) {
+		void *page = area_thp(area, thp);
+		int node = other_node(page), status = -1;
+		unsigned long pfn = pfn_of(page);
+
+		syscall(SYS_move_pages, 0, 1L, &page, &node, &status,
+			MPOL_MF_MOVE);
+		expect(status == node && pfn_of(page) != pfn,
+		       "huge page %d was not migrated: %s", thp,
+		       strerror(-status));
+	}
+}
+
+static void migrated_dense_kept(void)
+{
+	struct area area;
+
+	set_threshold(MANY);
+	area = area_alloc(4, DENSE);
+	map_by_ptes(&area);
+	migrate(&area);
+	expect(whole_thps(&area) == 4, "migration split %d of 4",
+	       4 - whole_thps(&area));
+	trigger();
+	expect(whole_thps(&area) == 4, "%d of 4 are split",
+	       4 - whole_thps(&area));
+	area_verify(&area);
+}
+
+/* --- races --- */
+
+#define ROUNDS		20
+#define RACE_THPS	8
+
+static atomic_bool stop;
+
+static void *scan_all_the_time(void *unused)
+{
+	(void)unused;
+	while (!atomic_load(&stop))
+		trigger();
+	return NULL;
+}
+
+static pthread_t scanner_start(void)
+{
+	pthread_t scanner;
+
+	atomic_store(&stop, false);
+	expect(!pthread_create(&scanner, NULL, scan_all_the_time, NULL),
+	       "no thread");
+	return scanner;
+}
+
+/* What was left by a scan that was disturbed is found when all is quiet. */
+static void scanner_stop(pthread_t scanner)
+{
+	int i;
+
+	atomic_store(&stop, true);
+	pthread_join(scanner, NULL);
+	for (i = 0; i < 3; i++)
+		trigger();
+}
+
+/* Unmapped in part while it is judged: must not be forgotten. */
+static void partial_while_judged(void)
+{
+	int round, thp;
+
+	set_threshold(MANY);
+	for (round = 0; round < ROUNDS; round++) {
+		struct area area = area_alloc(RACE_THPS, DENSE);
+		pthread_t scanner = scanner_start();
+
+		for (thp = RACE_THPS - 1; thp >= 0; thp--)
+			area_drop_page(&area, thp * THP_PAGES + 100);
+		scanner_stop(scanner);
+		expect(!whole_thps(&area), "round %d: %d of %d forgotten",
+		       round, whole_thps(&area), RACE_THPS);
+		area_verify(&area);
+		area_free(&area);
+	}
+	expect_queued(0);
+}
+
+/* Writes after fork() lock the huge page for a moment, each one of them. */
+static void lock_pages(struct area *area)
+{
+	int thp;
+	pid_t pid = fork();
+
+	expect(pid >= 0, "fork: %s", strerror(errno));
+	if (!pid)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	for (thp = 0; thp < area->thps; thp++)
+		touch(area_page(area, thp * THP_PAGES + 1));
+}
+
+/* A scan that cannot lock a huge page leaves it to the next one. */
+static void locked_stays_queued(void)
+{
+	int round;
+
+	set_threshold(MANY);
+	for (round = 0; round < ROUNDS; round++) {
+		struct area area = area_alloc(RACE_THPS, SPARSE);
+		pthread_t scanner = scanner_start();
+
+		lock_pages(&area);
+		scanner_stop(scanner);
+		expect(!whole_thps(&area), "round %d: %d of %d forgotten",
+		       round, whole_thps(&area), RACE_THPS);
+		area_verify(&area);
+		area_free(&area);
+	}
+	expect_queued(0);
+}
+
+static const struct test tests[] = {
+	TEST("queue.fault", fault),
+	TEST("queue.madv_collapse", madv_collapse),
+	TEST("queue.khugepaged", collapsed_behind, .seconds = 60),
+	TEST("queue.no_ping_pong", no_ping_pong, .seconds = 60),
+	TEST("queue.empty_after_exit", empty_after_exit),
+	TEST("queue.partial_first", partial_first),
+	TEST("queue.partial_at_any_use", partial_at_any_use),
+	TEST("queue.partial_when_off", partial_when_off),
+	TEST("queue.partial_after_used", partial_after_used),
+	TEST("queue.pte_mapped_dense_kept", pte_mapped_dense_kept),
+	TEST("queue.pte_mapped_sparse_split", pte_mapped_sparse_split),
+	TEST("queue.failed_split_kept", failed_split_kept),
+	TEST("queue.migrated_dense_kept", migrated_dense_kept),
+	TEST("queue.partial_while_judged", partial_while_judged,
+	     .seconds = 60),
+	TEST("queue.locked_stays_queued", locked_stays_queued, .seconds = 60),
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests));
+}

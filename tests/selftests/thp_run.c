@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KTAP runner. Every test is a forked child in a process group and a memory
+ * cgroup of its own, so that a crash, a hang or a leak stays inside it. The
+ * parent owns everything that outlives a test: it sets the knobs to the same
+ * values before each test, puts back what they were in the end, and ends what a
+ * test left running.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "thp_util.h"
+
+#define DEFAULT_SECONDS		30
+#define SECONDS_TO_DIE		10
+/* Sent to sleep, it makes one more round first. */
+#define KHUGEPAGED_SETTLES_US	200000
+
+enum { PASS = 0, FAIL = 1, SKIP = 4, INTERRUPTED = 130 };
+
+/* Shared with the test's processes: the first reason to fail or skip. */
+static char *reason;
+#define REASON_SIZE	256
+
+static void finish(int verdict, const char *fmt, va_list args)
+{
+	static int finished;
+
+	if (!__atomic_exchange_n(&finished, 1, __ATOMIC_SEQ_CST) && !*reason)
+		vsnprintf(reason, REASON_SIZE, fmt, args);
+	_exit(verdict);
+}
+
+void fail(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	finish(FAIL, fmt, args);
+	__builtin_unreachable();
+}
+
+void skip(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	finish(SKIP, fmt, args);
+	__builtin_unreachable();
+}
+
+void note(const char *fmt, ...)
+{
+	va_list args;
+
+	printf("# ");
+	va_start(args, fmt);
+	vprintf(fmt, args);
+	va_end(args);
+	printf("\n");
+	fflush(stdout);
+}
+
+double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+/* A second process of a test: it shares the verdict and dies with the test. */
+pid_t helper_start(void (*run)(void *arg), void *arg)
+{
+	pid_t pid = fork();
+
+	expect(pid >= 0, "fork: %s", strerror(errno));
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	run(arg);
+	_exit(PASS);
+}
+
+void helper_join(pid_t pid)
+{
+	int status;
+
+	expect(waitpid(pid, &status, 0) == pid, "waitpid: %s", strerror(errno));
+	if (WIFSIGNALED(status))
+		fail("helper process killed by signal %d", WTERMSIG(status));
+	if (WEXITSTATUS(status))
+		_exit(WEXITSTATUS(status));
+}
+
+/* Processes of a test wait for each other through pipes. */
+void tell(int fd)
+{
+	expect(write(fd, "", 1) == 1, "pipe: %s", strerror(errno));
+}
+
+void hear(int fd)
+{
+	char c;
+
+	expect(read(fd, &c, 1) == 1, "the other process is gone");
+}
+
+/* Where that is possible, so that all of a test's memory is on one node. */
+static void prefer_first_node(void)
+{
+	unsigned long nodes = 1;
+
+	syscall(SYS_set_mempolicy, MPOL_PREFERRED, &nodes, 8 * sizeof(nodes));
+}
+
+static void run_child(const struct test *test, const sigset_t *mask)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setpgid(0, 0);
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	prefer_first_node();
+	cgroup_enter();
+	if (test->run)
+		test->run();
+	else
+		test->run_with(test->arg);
+	_exit(PASS);
+}
+
+enum outcome { CHILD_ENDED, TIMED_OUT, SIGNALLED };
+
+static enum outcome wait_child(pid_t pid, int *status, const sigset_t *waited,
+			       double seconds)
+{
+	double end = now() + seconds;
+
+	while (waitpid(pid, status, WNOHANG) != pid) {
+		double left = end - now();
+		struct timespec t = { .tv_sec = (time_t)left };
+		int sig;
+
+		if (left <= 0)
+			return TIMED_OUT;
+		t.tv_nsec = (long)((left - t.tv_sec) * 1e9);
+		sig = sigtimedwait(waited, NULL, &t);
+		if (sig > 0 && sig != SIGCHLD)
+			return SIGNALLED;
+	}
+	return CHILD_ENDED;
+}
+
+static int reap(pid_t pid, const sigset_t *waited, unsigned int seconds)
+{
+	int status, verdict = FAIL;
+
+	switch (wait_child(pid, &status, waited, seconds)) {
+	case CHILD_ENDED:
+		if (WIFEXITED(status))
+			return WEXITSTATUS(status);
+		snprintf(reason, REASON_SIZE, "killed by signal %d",
+			 WTERMSIG(status));
+		return FAIL;
+	case TIMED_OUT:
+		snprintf(reason, REASON_SIZE, "no result within %u seconds",
+			 seconds);
+		break;
+	case SIGNALLED:
+		verdict = INTERRUPTED;
+		break;
+	}
+	kill(-pid, SIGKILL);
+	kill(pid, SIGKILL);
+	wait_child(pid, &status, waited, SECONDS_TO_DIE);
+	return verdict;
+}
+
+/* The first kernel complaint since fd was opened makes the test fail. */
+static int check_kernel_log(int fd, int verdict)
+{
+	static const char * const bad[] = {
+		"BUG:", "WARNING:", "Oops", "Bad rss-counter", "Bad page state",
+		"list_del corruption", "list_add corruption",
+		"blocked for more than", "rcu_sched self-detected",
+	};
+	char record[1024];
+	ssize_t length;
+	size_t i;
+
+	while (fd >= 0 && ((length = read(fd, record, sizeof(record) - 1)) > 0 ||
+			   (length < 0 && errno == EPIPE))) {
+		if (length < 0)
+			continue;
+		record[length] = '\0';
+		for (i = 0; i < ARRAY_SIZE(bad); i++) {
+			char *text = strchr(record, ';');
+
+			if (!text || !strstr(text, bad[i]))
+				continue;
+			text[strcspn(text, "\n")] = '\0';
+			snprintf(reason, REASON_SIZE, "kernel log: %.200s",
+				 text + 1);
+			return FAIL;
+		}
+	}
+	return verdict;
+}
+
+static int run_one(const struct test *test, const sigset_t *waited,
+		   const sigset_t *mask)
+{
+	int verdict, kmsg = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	pid_t pid;
+
+	if (kmsg >= 0)
+		lseek(kmsg, 0, SEEK_END);
+	*reason = '\0';
+	cgroup_create();
+	if (test->swap)
+		swap_on();
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0) {
+		perror("fork");
+		exit(FAIL);
+	}
+	if (!pid)
+		run_child(test, mask);
+	setpgid(pid, pid);
+	verdict = reap(pid, waited, test->seconds ? test->seconds :
+						    DEFAULT_SECONDS);
+	cgroup_remove();
+	if (test->swap)
+		swap_off();
+	knobs_set_base();
+	if (verdict != INTERRUPTED)
+		verdict = check_kernel_log(kmsg, verdict);
+	if (kmsg >= 0)
+		close(kmsg);
+	return verdict;
+}
+
+static bool selected(const struct test *test, int argc, char **argv)
+{
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (!strcmp(argv[i], test->name))
+			return true;
+	return argc < 2;
+}
+
+static void report(int number, const char *name, int verdict, double seconds)
+{
+	if (verdict == SKIP) {
+		printf("ok %d %s # SKIP %s\n", number, name, reason);
+	} else {
+		if (verdict != PASS)
+			printf("# %s: %s\n", name, reason);
+		printf("# %s took %.1f s\n", name, seconds);
+		printf("%sok %d %s\n", verdict == PASS ? "" : "not ", number,
+		       name);
+	}
+	fflush(stdout);
+}
+
+/* Runs all tests, or only those named on the command line; --list names them. */
+int run_tests(int argc, char **argv, const struct test *tests, int count)
+{
+	int i, number = 0, planned = 0, failed = 0, skipped = 0;
+	sigset_t waited, mask;
+
+	if (argc == 2 && !strcmp(argv[1], "--list")) {
+		for (i = 0; i < count; i++)
+			puts(tests[i].name);
+		return PASS;
+	}
+	for (i = 0; i < count; i++)
+		planned += selected(&tests[i], argc, argv);
+	if (!planned) {
+		fprintf(stderr, "%s: no such test; --list names them\n",
+			argv[0]);
+		return FAIL;
+	}
+
+	printf("KTAP version 1\n");
+	if (geteuid()) {
+		printf("1..0 # SKIP must be run by root\n");
+		return SKIP;
+	}
+	printf("1..%d\n", planned);
+
+	reason = mmap(NULL, REASON_SIZE, PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (reason == MAP_FAILED) {
+		perror("mmap");
+		return FAIL;
+	}
+	/* Fails with EBUSY where it is mounted already, as it should be. */
+	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
+	sigemptyset(&waited);
+	sigaddset(&waited, SIGCHLD);
+	sigaddset(&waited, SIGHUP);
+	sigaddset(&waited, SIGINT);
+	sigaddset(&waited, SIGTERM);
+	sigprocmask(SIG_BLOCK, &waited, &mask);
+	knobs_save();
+	atexit(knobs_restore);
+	knobs_set_base();
+	usleep(KHUGEPAGED_SETTLES_US);
+
+	for (i = 0; i < count; i++) {
+		double began = now();
+		int verdict;
+
+		if (!selected(&tests[i], argc, argv))
+			continue;
+		verdict = run_one(&tests[i], &waited, &mask);
+		if (verdict == INTERRUPTED) {
+			printf("Bail out! interrupted\n");
+			return INTERRUPTED;
+		}
+		report(++number, tests[i].name, verdict, now() - began);
+		failed += verdict != PASS && verdict != SKIP;
+		skipped += verdict == SKIP;
+	}
+	if (failed)
+		return FAIL;
+	return skipped == planned ? SKIP : PASS;
+}

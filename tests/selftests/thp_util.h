@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the thp selftests share: a KTAP runner that gives every test a process,
+ * a memory cgroup and a time limit of its own; the kernel's knobs and counters;
+ * and memory of which every byte is known.
+ */
+#ifndef THP_UTIL_H
+#define THP_UTIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdnoreturn.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define KB		1024UL
+#define MB		(1024 * KB)
+#define PAGE_SIZE	(4 * KB)
+#define THP_SIZE	(2 * MB)
+#define THP_PAGES	512
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE	25
+#endif
+
+#define ARRAY_SIZE(x)	(sizeof(x) / sizeof((x)[0]))
+
+/* --- thp_run.c: tests and their verdicts --- */
+
+struct test {
+	const char *name;
+	void (*run)(void);
+	void (*run_with)(long arg);	/* instead of run */
+	long arg;
+	unsigned int seconds;	/* 0: the default time limit */
+	bool swap;		/* needs a swap device of its own */
+};
+
+#define TEST(name_, run_, ...)						\
+	{ .name = name_, .run = run_, ##__VA_ARGS__ }
+#define TEST_WITH(name_, run_, arg_, ...)				\
+	{ .name = name_, .run_with = run_, .arg = arg_, ##__VA_ARGS__ }
+
+int run_tests(int argc, char **argv, const struct test *tests, int count);
+
+/* A test returns when it has passed; these end it, from any of its processes. */
+[[gnu::format(printf, 1, 2)]]
+noreturn void fail(const char *fmt, ...);
+[[gnu::format(printf, 1, 2)]]
+noreturn void skip(const char *fmt, ...);
+[[gnu::format(printf, 1, 2)]]
+void note(const char *fmt, ...);
+
+#define expect(condition, ...)			\
+	do {					\
+		if (!(condition))		\
+			fail(__VA_ARGS__);	\
+	} while (0)
+
+pid_t helper_start(void (*run)(void *arg), void *arg);
+void helper_join(pid_t pid);
+void tell(int fd);
+void hear(int fd);
+double now(void);
+
+/* --- thp_sysfs.c: knobs, counters, cgroups and triggers --- */
+
+#define DEFERRED_SCAN_ALL	100000
+
+int file_write(const char *path, const char *text);
+int file_read(const char *path, char *text, size_t size);
+
+void knobs_save(void);
+void knobs_set_base(void);
+void knobs_restore(void);
+const char *knob_saved(const char *name);
+bool knob_exists(const char *name);
+int knob_write(const char *name, const char *value);
+void knob_read(const char *name, char *value, size_t size);
+void knob_set(const char *name, const char *value);
+void knob_set_number(const char *name, long value);
+void set_threshold(long max_zero_pages);
+
+long counter(const char *name);
+void vmstat_refresh(void);
+
+void cgroup_create(void);
+void cgroup_remove(void);
+void cgroup_enter(void);
+int cgroup_write(const char *file, const char *value);
+void cgroup_set(const char *file, const char *value);
+long cgroup_number(const char *file);
+long cgroup_event(const char *file, const char *key);
+
+long queue_count(void);
+void queue_scan(long nr);
+void trigger(void);
+void split_range(pid_t pid, const void *start, size_t length);
+void poison_clear(unsigned long pfn);
+
+void swap_on(void);
+void swap_off(void);
+
+/* --- thp_memory.c: memory whose every byte is known --- */
+
+/* How much of a 4K page is not zero. */
+enum live { ZERO, FIRST_BYTE, MIDDLE_BYTE, LAST_BYTE, WHOLE, GONE };
+
+struct area {
+	char *base;
+	uintptr_t origin;	/* where it was filled: mremap changes base */
+	int thps;
+	unsigned char *live;		/* enum live of each 4K page */
+};
+
+struct area area_map(int thps);
+void area_choose(struct area *area, int thp, int live_pages, enum live how);
+void area_fill(struct area *area);
+void area_fill_any(struct area *area);
+void area_fill_small(struct area *area);
+struct area area_alloc(int thps, int live_pages);
+void area_free(struct area *area);
+void area_verify(const struct area *area);
+void touch(char *address);
+void area_write(struct area *area, int page, enum live live);
+void area_drop_page(struct area *area, int page);
+char *area_page(const struct area *area, int page);
+size_t area_size(const struct area *area);
+int area_zero_pages(const struct area *area);
+int area_live_pages(const struct area *area);
+char *area_thp(const struct area *area, int thp);
+
+long smaps_kb(const char *field, const void *start, size_t length);
+long area_huge(const struct area *area);
+long area_rss_pages(const struct area *area);
+
+/* A pipe that holds a reference to a page of this process. */
+struct pin {
+	int fds[2];
+};
+
+struct pin pin_page(char *page);
+void unpin(struct pin pin);
+
+/* Bits of a pagemap entry. */
+enum { PM_SOFT_DIRTY = 55, PM_UFFD_WP = 57, PM_SWAP = 62, PM_PRESENT = 63 };
+
+bool page_has(const void *address, int bit);
+unsigned long pfn_of(const void *address);
+bool is_zeropage(const void *address);
+bool is_compound(const void *address);
+void area_expect_remapped(const struct area *area);
+void area_expect_kept(const struct area *area);
+
+#endif
