@@ -306,6 +306,25 @@ static int other_node(void *page)
 	skip("only one NUMA node (boot with numa=fake=2)");
 }
 
+/* Reclaim of one node has no business with the huge pages of another. */
+static void other_node_kept(void)
+{
+	unsigned long node_0 = 1;
+	struct area area;
+
+	expect(!syscall(SYS_set_mempolicy, MPOL_BIND, &node_0,
+			8 * sizeof(node_0)), "set_mempolicy: %s",
+	       strerror(errno));
+	area = area_alloc(4, SPARSE);
+	set_threshold(MANY);
+	queue_scan_node(other_node(area_thp(&area, 0)), DEFERRED_SCAN_ALL);
+	expect(area_huge(&area) == 4, "%ld of 4 huge pages left",
+	       area_huge(&area));
+	expect_queued(4);
+	queue_scan_node(0, DEFERRED_SCAN_ALL);
+	expect_split(&area);
+}
+
 static void migrate(struct area *area)
 {
 	int thp;
@@ -444,6 +463,7 @@ static const struct test tests[] = {
 	TEST("queue.pte_mapped_sparse_split", pte_mapped_sparse_split),
 	TEST("queue.failed_split_kept", failed_split_kept),
 	TEST("queue.migrated_dense_kept", migrated_dense_kept),
+	TEST("queue.other_node_kept", other_node_kept),
 	TEST("queue.partial_while_judged", partial_while_judged,
 	     .seconds = 60),
 	TEST("queue.locked_stays_queued", locked_stays_queued, .seconds = 60),

@@ -348,15 +348,12 @@ struct queue {
 	long value;
 };
 
-/*
- * Huge pages waiting in this test's cgroup. They are all on one node; kernels
- * with one queue for all nodes report its length for each of them.
- */
+/* Huge pages waiting in this test's cgroup, on all nodes together. */
 long queue_count(void)
 {
 	char path[2 * VALUE_SIZE], line[1024];
 	unsigned long inode = cgroup_inode(), owner;
-	long most = 0, nr;
+	long total = 0;
 	FILE *file;
 
 	need_shrinker("count", path, sizeof(path));
@@ -366,13 +363,11 @@ long queue_count(void)
 		char *at = line;
 
 		owner = strtoul(at, &at, 10);
-		while (owner == inode && *at && *at != '\n') {
-			nr = strtol(at, &at, 10);
-			most = nr > most ? nr : most;
-		}
+		while (owner == inode && *at && *at != '\n')
+			total += strtol(at, &at, 10);
 	}
 	fclose(file);
-	return most;
+	return total;
 }
 
 static void scan_node(int node, void *arg)
@@ -385,6 +380,15 @@ static void scan_node(int node, void *arg)
 		 queue->value);
 	error = file_write(queue->path, text);
 	expect(!error, "scan of node %d: %s", node, strerror(-error));
+}
+
+void queue_scan_node(int node, long nr)
+{
+	char path[2 * VALUE_SIZE];
+	struct queue queue = { path, cgroup_inode(), nr };
+
+	need_shrinker("scan", path, sizeof(path));
+	scan_node(node, &queue);
 }
 
 void queue_scan(long nr)

@@ -94,6 +94,7 @@ long cgroup_event(const char *file, const char *key);
 
 long queue_count(void);
 void queue_scan(long nr);
+void queue_scan_node(int node, long nr);
 void trigger(void);
 void split_range(pid_t pid, const void *start, size_t length);
 void poison_clear(unsigned long pfn);
