@@ -1,0 +1,43 @@
+"""Run the tree's own checkpatch.pl --strict on every patch; types in checkpatch-ignore.txt are left out."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from scripts import lock, series
+from scripts.console import UserError, main, say
+
+IGNORED = Path(__file__).with_name("checkpatch-ignore.txt")
+
+
+def ignored() -> list[str]:
+    return [line for line in IGNORED.read_text().splitlines() if line and not line.startswith("#")]
+
+
+def check(tree: Path, patch: Path) -> str:
+    """Return what checkpatch says about a patch; nothing if it is clean."""
+    command = ["./scripts/checkpatch.pl", "--strict", "--quiet", "--no-summary", "--color=never", "--show-types"]
+    done = subprocess.run(
+        [*command, f"--ignore={','.join(ignored())}", str(patch.resolve())],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return (done.stdout + done.stderr).strip() if done.returncode or done.stdout.strip() else ""
+
+
+def command() -> None:
+    patches, tree = series.place(lock.used())
+    if not tree.exists:
+        raise UserError(f"there is no tree at {tree.folder}", "run `make tree` first")
+    said = {patch.name: check(tree.folder, patch) for patch in patches.patches()}
+    wrong = "\n".join(f"{name}:\n{text}" for name, text in said.items() if text)
+    if wrong:
+        raise UserError(f"checkpatch complains:\n{wrong}\n", "mend the patches")
+    say(f"checkpatch: {len(said)} patches are clean")
+
+
+if __name__ == "__main__":
+    main(command)
