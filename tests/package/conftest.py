@@ -1,0 +1,54 @@
+"""The built repository, and ways to ask rpm about it that leave the host's own database alone."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from scripts import lock, rpms
+
+VERSION = lock.used().version
+RELEASE = "1"
+UNAME = f"{VERSION}-{RELEASE}.x86_64+thp"
+MODULES = f"/lib/modules/{UNAME}"
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@dataclass(frozen=True)
+class Packages:
+    """The packages by name."""
+
+    paths: dict[str, Path]
+
+    def ask(self, name: str, *question: str) -> str:
+        done = run("rpm", "-qp", "--nosignature", *question, str(self.paths[name]))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def lines(self, name: str, *question: str) -> set[str]:
+        return set(self.ask(name, *question).splitlines())
+
+
+@pytest.fixture(scope="session")
+def packages() -> Packages:
+    found = {}
+    for path in rpms.REPO.glob("*.rpm"):
+        found[run("rpm", "-qp", "--nosignature", "--queryformat", "%{NAME}", str(path)).stdout] = path
+    assert found, "run `make rpms`"
+    return Packages(found)
+
+
+@pytest.fixture(scope="session")
+def unpacked(packages: Packages, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpack -core, -modules and -devel, as a host would have them."""
+    root = tmp_path_factory.mktemp("unpacked")
+    for name in ("kernel-thp-core", "kernel-thp-modules", "kernel-thp-devel"):
+        archive = subprocess.run(["rpm2cpio", str(packages.paths[name])], capture_output=True, check=True)
+        subprocess.run(["cpio", "-idm", "--quiet"], input=archive.stdout, cwd=root, check=True)
+    return root

@@ -1,0 +1,144 @@
+"""What the packages hold, promise and ask for."""
+
+from __future__ import annotations
+
+import lzma
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scripts import kconfig
+from scripts.console import ROOT
+from tests.package.conftest import MODULES, RELEASE, UNAME, VERSION, Packages, run
+
+KERNEL = ("kernel-thp", "kernel-thp-core", "kernel-thp-modules", "kernel-thp-devel")
+NEVRA = f"{VERSION}-{RELEASE}"
+
+
+def test_exactly_the_promised_packages(packages: Packages) -> None:
+    assert set(packages.paths) == {*KERNEL, "kernel-thp-selftests"}
+    for path in packages.paths.values():
+        assert path.name.endswith(f"-{NEVRA}.x86_64.rpm")
+
+
+def test_meta_package_has_no_file_and_asks_for_both_halves(packages: Packages) -> None:
+    assert packages.ask("kernel-thp", "--list").strip() in ("", "(contains no files)")
+    needed = packages.lines("kernel-thp", "--requires")
+    assert {f"kernel-thp-core = {NEVRA}", f"kernel-thp-modules = {NEVRA}"} <= needed
+
+
+def test_core_holds_what_boots(packages: Packages) -> None:
+    files = packages.lines("kernel-thp-core", "--list")
+    for name in ("vmlinuz", "System.map", "config", "symvers.xz", "modules.builtin", "modules.order", "modules.dep"):
+        assert f"{MODULES}/{name}" in files
+    assert any("/fs/xfs/" in name for name in files)
+    assert any("/megaraid/" in name for name in files)
+
+
+def test_every_module_is_in_one_package_only(packages: Packages) -> None:
+    halves = [packages.lines(name, "--list") for name in ("kernel-thp-core", "kernel-thp-modules")]
+    core, others = ({name for name in half if ".ko" in name} for half in halves)
+    assert core
+    assert others
+    assert not core & others
+
+
+def test_core_needs_no_module_of_the_other_half(packages: Packages, unpacked: Path) -> None:
+    core = {name.removeprefix(f"{MODULES}/") for name in packages.lines("kernel-thp-core", "--list") if ".ko" in name}
+    assert run("depmod", "-b", str(unpacked), UNAME).returncode == 0
+    for line in (unpacked / MODULES[1:] / "modules.dep").read_text().splitlines():
+        module, _, needed = line.partition(":")
+        if module in core:
+            assert set(needed.split()) <= core, module
+
+
+def test_no_module_has_an_unresolved_symbol(unpacked: Path) -> None:
+    done = run("depmod", "-b", str(unpacked), "-e", "-F", str(unpacked / MODULES[1:] / "System.map"), "-n", UNAME)
+    assert done.returncode == 0
+    assert "needs unknown symbol" not in done.stderr
+
+
+@pytest.mark.parametrize("name", KERNEL)
+def test_releases_install_side_by_side(packages: Packages, name: str) -> None:
+    provided = packages.lines(name, "--provides")
+    assert any(line.startswith("installonlypkg(kernel") for line in provided)
+    assert any(line.endswith(f"uname-r = {UNAME}") for line in provided)
+    files = packages.lines(name, "--list") - {"(contains no files)"}
+    assert all(UNAME in file or file.startswith("/usr/share/licenses/") for file in files)
+
+
+@pytest.mark.parametrize("name", [*KERNEL, "kernel-thp-selftests"])
+def test_no_package_passes_for_the_distributions_kernel(packages: Packages, name: str) -> None:
+    provided = {line.split()[0] for line in packages.lines(name, "--provides")}
+    assert not provided & {"kernel", "kernel-core", "kernel-modules", "kernel-uname-r", "kernel-core-uname-r"}
+
+
+def test_scriptlets_use_kernel_install(packages: Packages) -> None:
+    core = packages.ask("kernel-thp-core", "--scripts")
+    posttrans, preun = (
+        re.search(rf"^{part} scriptlet.*?:\n(.*?)(?=^\w+ scriptlet|\Z)", core, re.MULTILINE | re.DOTALL)
+        for part in ("posttrans", "preuninstall")
+    )
+    assert posttrans
+    assert preun
+    assert f"kernel-install add {UNAME} {MODULES}/vmlinuz" in posttrans[1]
+    assert f"kernel-install remove {UNAME}" in preun[1]
+
+
+@pytest.mark.parametrize("name", KERNEL)
+def test_scriptlets_are_valid_shell(packages: Packages, name: str) -> None:
+    for tag in ("POSTIN", "PREUN", "POSTUN", "POSTTRANS"):
+        script = packages.ask(name, "--queryformat", f"%|{tag}?{{%{{{tag}}}}}:{{}}|")
+        subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+
+
+def test_configuration_is_what_the_fragments_ask_for(unpacked: Path) -> None:
+    have = kconfig.parse((unpacked / MODULES[1:] / "config").read_text())
+    for path in sorted((ROOT / "SOURCES" / "config").glob("[0-9]*.config")):
+        for option, value in kconfig.parse(path.read_text()).items():
+            assert have.get(option, "n") == value, f"{path.name}: {option}"
+
+
+def test_modules_are_signed_and_belong_to_this_kernel(unpacked: Path) -> None:
+    module = next((unpacked / MODULES[1:]).rglob("zram.ko*"))
+    said = run("modinfo", "-b", str(unpacked), "-k", UNAME, str(module)).stdout
+    assert f"vermagic:       {UNAME} " in said
+    assert "sig_key:" in said
+    assert "sig_hashalgo:   sha256" in said
+
+
+def test_symbol_versions_are_complete(unpacked: Path) -> None:
+    versions = lzma.decompress((unpacked / MODULES[1:] / "symvers.xz").read_bytes()).decode()
+    assert re.search(r"^0x[0-9a-f]{8}\tempty_zero_page\tvmlinux", versions, re.MULTILINE)
+
+
+def test_image_names_this_release(unpacked: Path) -> None:
+    assert UNAME in run("file", "--brief", str(unpacked / MODULES[1:] / "vmlinuz")).stdout
+
+
+def test_nothing_names_the_build_directory(unpacked: Path) -> None:
+    found = run("grep", "-rlF", str(ROOT), str(unpacked)).stdout
+    assert found == ""
+
+
+def test_devel_builds_a_module(unpacked: Path, tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("obj-m := toy.o\n")
+    (tmp_path / "toy.c").write_text(
+        "#include <linux/module.h>\n#include <linux/mm.h>\n"
+        'static int __init toy(void) { return 0; }\nmodule_init(toy);\nMODULE_LICENSE("GPL");\n'
+    )
+    devel = unpacked / "usr" / "src" / "kernels" / UNAME
+    done = run("make", "-C", str(devel), f"M={tmp_path}", "modules")
+    assert done.returncode == 0, done.stderr
+    assert f"vermagic={UNAME} ".encode() in (tmp_path / "toy.ko").read_bytes()
+
+
+def test_selftests_are_where_the_gate_looks(packages: Packages) -> None:
+    files = packages.lines("kernel-thp-selftests", "--list")
+    for name in ("run_kselftest.sh", "kselftest-list.txt", "thp/settings"):
+        assert f"/usr/libexec/kselftests/{name}" in files
+    programs = re.findall(r"TEST_GEN_PROGS [:+]= (\w+)", (ROOT / "tests" / "selftests" / "Makefile").read_text())
+    assert programs
+    assert {f"/usr/libexec/kselftests/thp/{name}" for name in programs} <= files

@@ -1,0 +1,50 @@
+"""A build that cannot work is refused before it begins, and one that is not needed is not made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from scripts import rpms
+from scripts.console import UserError
+
+
+def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpms, "TOOLS", ("sh", "no-such-tool"))
+    with pytest.raises(UserError, match=r"lacks no-such-tool; run `make deps`"):
+        rpms.check_host()
+
+
+def test_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpms, "NEEDED_GIB", 1 << 30)
+    with pytest.raises(UserError, match=r"GiB free, a build needs"):
+        rpms.check_host()
+
+
+def test_stamp_looks_at_content_and_not_at_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpms, "ROOT", tmp_path)
+    monkeypatch.setattr(rpms, "SPEC", tmp_path / "a.spec")
+    monkeypatch.setattr(rpms, "patches", lambda: [])
+    rpms.SPEC.write_text("spec")
+    test = tmp_path / "test.c"
+    test.write_text("one")
+    stage = rpms.Stage("toy", "nothing", (test,))
+    before = rpms.digest(stage)
+    os.utime(test, (1, 1))
+    assert rpms.digest(stage) == before
+    test.write_text("two")
+    assert rpms.digest(stage) != before
+
+
+def test_a_changed_selftest_does_not_rebuild_the_kernel() -> None:
+    kernel, selftests = rpms.stages()
+    assert not set(kernel.inputs) & set(selftests.inputs)
+    assert all(path.is_relative_to(rpms.TESTS) for path in selftests.inputs)
+
+
+def test_same_selftests_give_the_same_archive(tmp_path: Path) -> None:
+    for name in ("one.tar", "two.tar"):
+        rpms.pack_tests(tmp_path / name)
+    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
