@@ -1,0 +1,77 @@
+"""Decide what a selftest run is worth: every required test has to have run and passed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from scripts.console import UserError
+from tests.lab.ktap import FAIL, PASS, SKIP, Report
+
+MISSING = "missing"
+MAY_SKIP = re.compile(r"may-skip:\s*(.+)")
+
+
+@dataclass(frozen=True)
+class Required:
+    name: str
+    may_skip: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One test: what became of it, whether the gate can live with that, and why."""
+
+    name: str
+    program: str
+    verdict: str
+    accepted: bool
+    seconds: float
+    reason: str
+
+
+def parse_required(text: str, origin: str) -> list[Required]:
+    """Read one test name a line; `# may-skip: reason` after a name lets that test be skipped."""
+    required: list[Required] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        name, _, comment = line.partition("#")
+        name = name.strip()
+        if not name:
+            continue
+        allowance = MAY_SKIP.search(comment)
+        if "may-skip" in comment and allowance is None:
+            raise UserError(f"{origin}:{number}: may-skip without a reason", "write `may-skip: reason`")
+        if name in (known.name for known in required):
+            raise UserError(f"{origin}:{number}: `{name}` is there twice", "remove one of the lines")
+        required.append(Required(name, allowance.group(1).strip() if allowance else ""))
+    if not required:
+        raise UserError(f"{origin} requires no test at all", "list the tests that must pass")
+    return required
+
+
+def judge(required: Sequence[Required], reports: Mapping[str, Report]) -> list[Outcome]:
+    """Return an outcome for each test that ran or should have: required ones in their order, then the others."""
+    ran = {leaf.name: (program, leaf) for program, report in reports.items() for leaf in report.leaves()}
+    outcomes = []
+    for want in required:
+        if want.name not in ran:
+            outcomes.append(Outcome(want.name, "", MISSING, False, 0.0, "required, but no program reported it"))
+            continue
+        program, test = ran.pop(want.name)
+        accepted = test.verdict == PASS or (test.verdict == SKIP and bool(want.may_skip))
+        reason = test.reason
+        if test.verdict == SKIP:
+            reason += f" (accepted: {want.may_skip})" if want.may_skip else " (no may-skip in required.txt)"
+        outcomes.append(Outcome(want.name, program, test.verdict, accepted, test.seconds, reason))
+    for name, (program, test) in ran.items():
+        reason = f"{test.reason} (not in required.txt)".strip()
+        outcomes.append(Outcome(name, program, test.verdict, test.verdict != FAIL, test.seconds, reason))
+    return outcomes
+
+
+def reasons(outcomes: Sequence[Outcome], reports: Mapping[str, Report]) -> list[str]:
+    """Return every reason not to accept the run; none is a pass."""
+    found = [f"{outcome.name}: {outcome.verdict}: {outcome.reason}" for outcome in outcomes if not outcome.accepted]
+    found += [f"{program}: {problem}" for program, report in reports.items() for problem in report.problems]
+    return found

@@ -1,0 +1,102 @@
+"""What a gate run found, and its forms: results.json, JUnit, and the table a human reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.lab.judge import Outcome
+from tests.lab.ktap import SKIP
+
+
+@dataclass
+class Step:
+    name: str
+    seconds: float
+    detail: str
+    ok: bool
+
+
+@dataclass
+class Results:
+    subject: str = ""
+    accelerator: str = ""
+    uname: str = ""
+    nevra: str = ""
+    stock: str = ""
+    steps: list[Step] = field(default_factory=list)
+    tests: list[Outcome] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    complete: bool = False
+
+    @property
+    def verdict(self) -> str:
+        return "pass" if self.complete and not self.reasons else "fail"
+
+    @classmethod
+    def read(cls, path: Path) -> Results:
+        data = json.loads(path.read_text())
+        del data["verdict"]
+        data["steps"] = [Step(**step) for step in data["steps"]]
+        data["tests"] = [Outcome(**test) for test in data["tests"]]
+        return cls(**data)
+
+    def write(self, directory: Path) -> None:
+        """Write both files; each appears complete or not at all."""
+        data = {"verdict": self.verdict, **dataclasses.asdict(self)}
+        _replace(directory / "results.json", json.dumps(data, indent=2) + "\n")
+        _replace(directory / "junit.xml", ET.tostring(self._junit(), encoding="unicode") + "\n")
+
+    def _junit(self) -> ET.Element:
+        suite = ET.Element("testsuite", name="kernel-thp gate")
+        for step in self.steps:
+            case = ET.SubElement(suite, "testcase", classname="gate", name=step.name, time=f"{step.seconds:.1f}")
+            if not step.ok:
+                ET.SubElement(case, "failure", message=step.detail)
+        for test in self.tests:
+            case = ET.SubElement(suite, "testcase", classname=test.program or "missing", name=test.name)
+            case.set("time", f"{test.seconds:.1f}")
+            if not test.accepted:
+                ET.SubElement(case, "failure", message=f"{test.verdict}: {test.reason}")
+            elif test.verdict == SKIP:
+                ET.SubElement(case, "skipped", message=test.reason)
+        suite.set("tests", str(len(suite)))
+        suite.set("failures", str(len(suite.findall("*/failure"))))
+        suite.set("skipped", str(len(suite.findall("*/skipped"))))
+        return suite
+
+    def table(self) -> str:
+        names = [step.name for step in self.steps] + [test.name for test in self.tests]
+        width = max(len(name) for name in [*names, "step"])
+        lines = [f"{'step':<{width}}  {'result':<8} {'time':>7}"]
+        for step in self.steps:
+            word = "ok" if step.ok else "FAILED"
+            lines.append(f"{step.name:<{width}}  {word:<8} {step.seconds:6.1f}s  {step.detail}".rstrip())
+        lines += ["", f"{'test':<{width}}  {'verdict':<8} {'time':>7}"]
+        reached = any(test.program for test in self.tests)
+        if not reached:
+            lines.append(f"none of the {len(self.tests)} required tests was reached")
+        for test in self.tests if reached else []:
+            mark = "" if test.accepted else "  <- not accepted"
+            why = f"  {test.reason}" if test.reason else ""
+            lines.append(f"{test.name:<{width}}  {test.verdict:<8} {test.seconds:6.1f}s{why}{mark}")
+        lines += ["", f"OOM experiment on the stock kernel {self.stock}:", *(f"  {line}" for line in self.before)]
+        lines += [f"OOM experiment on kernel-thp {self.uname}:", *(f"  {line}" for line in self.after), ""]
+        lines += [f"reason: {reason}" for reason in self.reasons]
+        accepted = sum(test.accepted for test in self.tests)
+        total = sum(step.seconds for step in self.steps)
+        lines.append(
+            f"gate: {self.verdict}: {accepted} of {len(self.tests)} tests accepted, {total:.0f} s, {self.accelerator}"
+        )
+        return "\n".join(lines)
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text)
+    temporary.replace(path)

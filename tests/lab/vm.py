@@ -1,0 +1,328 @@
+"""Start, watch, reboot and stop a lab host: a UEFI virtual machine on a throw-away overlay of the image.
+
+Start VMs from the main thread: the kernel ends qemu when the thread that started it is gone, whatever way that happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import queue
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from scripts.console import BUILD, UserError, main, say, tail
+from tests.lab import image
+from tests.lab.accel import QEMU, accelerator
+from tests.lab.splats import SPLAT, fatal
+
+RUN = BUILD / "lab" / "run"
+BOOT_TIMEOUT = 300.0
+COMMAND_TIMEOUT = 300.0
+POLL = 0.3
+FIRMWARE = (
+    (Path("/usr/share/OVMF/OVMF_CODE_4M.fd"), Path("/usr/share/OVMF/OVMF_VARS_4M.fd")),
+    (Path("/usr/share/edk2/ovmf/OVMF_CODE.fd"), Path("/usr/share/edk2/ovmf/OVMF_VARS.fd")),
+)
+SSH_FAILED = 255
+EFIVARS = "/sys/firmware/efi/efivars"
+LOADER_GUID = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+
+
+class DeadHost(UserError):
+    """The guest's kernel panicked, or qemu is gone."""
+
+
+class NoAnswer(UserError):
+    """The guest runs but did not do what it was asked within the time limit."""
+
+
+@dataclass
+class Line:
+    seconds: float
+    text: str
+
+
+@dataclass
+class Result:
+    code: int
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.text for line in self.lines)
+
+
+def firmware() -> tuple[Path, Path]:
+    for code, variables in FIRMWARE:
+        if code.exists() and variables.exists():
+            return code, variables
+    raise UserError("no UEFI firmware for qemu (OVMF) found", "run `make deps`")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Vm:
+    """One host. Use as a context manager: leaving it stops qemu, and keeps the logs only."""
+
+    def __init__(
+        self,
+        disk: Path,
+        directory: Path,
+        name: str = "host",
+        cpus: int = 2,
+        memory_mib: int = 2048,
+        nodes: int = 1,
+        swap_mib: int = 0,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.name = name
+        self.cpus = cpus
+        self.memory_mib = memory_mib
+        self.nodes = nodes
+        self.swap_mib = swap_mib
+        self.console = directory / "console.log"
+        self._qemu_log = directory / "qemu.log"
+        self._port = 0
+        self._lock: IO[str] | None = None
+        self._qemu: subprocess.Popen[bytes] | None = None
+        self._seen = 0
+
+    def __enter__(self) -> Vm:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # Life
+
+    def start(self) -> None:
+        code, variables = firmware()
+        self._claim()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True)
+        shutil.copyfile(variables, self.directory / "vars.fd")
+        overlay = self.directory / "disk.qcow2"
+        base = ["-b", str(self.disk.resolve()), "-F", "qcow2"]
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *base, str(overlay)], check=True)
+        self._port = free_port()
+        with self._qemu_log.open("wb") as log:
+            self._qemu = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *self._command(code, overlay)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _claim(self) -> None:
+        """Hold the directory until stop(), so that no other command starts a host in it."""
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = self.directory.with_name(self.directory.name + ".lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise UserError(f"another command runs a host in {self.directory}", "wait for it to end") from None
+
+    def _command(self, code: Path, overlay: Path) -> list[str]:
+        forward = f"user,id=net,restrict=off,hostfwd=tcp:127.0.0.1:{self._port}-:22"
+        command = [QEMU, *accelerator(), "-machine", "q35", "-nodefaults", "-display", "none", "-name", self.name]
+        # A socket for each node: Linux warns when processors of one socket are on several nodes.
+        command += ["-smp", f"{self.cpus},sockets={self.nodes}", "-m", str(self.memory_mib // self.nodes * self.nodes)]
+        share = self.memory_mib // self.nodes
+        for node in range(self.nodes):
+            first = node * self.cpus // self.nodes
+            last = (node + 1) * self.cpus // self.nodes - 1
+            command += ["-object", f"memory-backend-ram,id=memory{node},size={share}M"]
+            command += ["-numa", f"node,nodeid={node},memdev=memory{node},cpus={first}-{last}"]
+        command += ["-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={code}"]
+        command += ["-drive", f"if=pflash,format=raw,unit=1,file={self.directory / 'vars.fd'}"]
+        # A lab disk is thrown away: nothing is gained by making it survive a crash of the machine below.
+        command += ["-drive", f"if=none,id=disk,format=qcow2,cache=unsafe,discard=unmap,file={overlay}"]
+        command += ["-device", "virtio-blk-pci,drive=disk,bootindex=0"]
+        command += ["-netdev", forward, "-device", "virtio-net-pci,netdev=net,romfile="]
+        command += ["-device", "virtio-rng-pci"]
+        command += ["-chardev", f"file,id=console,append=on,path={self.console}", "-serial", "chardev:console"]
+        if self.swap_mib:
+            swap = image.sparse(self.directory / "swap.img", self.swap_mib)
+            command += ["-drive", f"if=none,id=swap,format=raw,cache=unsafe,file={swap}"]
+            command += ["-device", "nvme,drive=swap,serial=swap"]
+        return command
+
+    def stop(self) -> None:
+        if self._qemu is not None:
+            self._qemu.terminate()
+            try:
+                self._qemu.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._qemu.kill()
+                self._qemu.wait()
+            self._qemu = None
+        for name in ("disk.qcow2", "vars.fd", "swap.img"):
+            (self.directory / name).unlink(missing_ok=True)
+        if self._lock is not None:
+            self._lock.close()
+
+    # Watching
+
+    def console_text(self) -> str:
+        return self.console.read_text(errors="replace") if self.console.exists() else ""
+
+    def watch(self) -> None:
+        """Raise if the guest cannot go on."""
+        text = self.console_text()
+        dead = fatal(text[self._seen :])
+        if dead is not None:
+            raise DeadHost(f"{self.name}: the kernel died: {dead}", f"read the console log {self.console}")
+        if self._qemu is None or self._qemu.poll() is not None:
+            why = " ".join(tail(self._qemu_log, 2)) or "no message"
+            raise DeadHost(f"{self.name}: qemu is gone ({why})", f"read {self._qemu_log} and {self.console}")
+
+    def forgive(self) -> None:
+        """Let watch() start over from here: what the console says so far has been dealt with."""
+        self._seen = len(self.console_text())
+
+    def _no_answer(self, what: str, timeout: float) -> NoAnswer:
+        text = self.console_text()
+        splat = next((line.strip() for line in text.splitlines() if SPLAT.search(line)), None)
+        last = text.strip().splitlines()[-1:] or ["nothing"]
+        said = f"first kernel complaint: {splat}" if splat else f"last console line: {last[0].strip()}"
+        return NoAnswer(f"{self.name}: {what} within {timeout:.0f} s ({said})", f"read the console log {self.console}")
+
+    # Talking
+
+    def ssh_command(self, *extra: str) -> list[str]:
+        options = {
+            "StrictHostKeyChecking": "accept-new",
+            "UserKnownHostsFile": str(self.directory / "known_hosts"),
+            "IdentitiesOnly": "yes",
+            "BatchMode": "yes",
+            "ConnectTimeout": "20",
+            "ServerAliveInterval": "20",
+            "LogLevel": "ERROR",
+        }
+        command = ["ssh", "-F", "none", "-i", str(image.ssh_key()), "-p", str(self._port)]
+        for key, value in options.items():
+            command += ["-o", f"{key}={value}"]
+        return [*command, *extra, "root@127.0.0.1"]
+
+    def run(
+        self,
+        script: str,
+        timeout: float = COMMAND_TIMEOUT,
+        check: bool = True,
+        stdin: str = "",
+        on_line: Callable[[str], None] | None = None,
+    ) -> Result:
+        """Run a shell script in the guest, both outputs as one, each line with the seconds since the start."""
+        began = time.monotonic()
+        child = subprocess.Popen(
+            [*self.ssh_command(), script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        assert child.stdin is not None and child.stdout is not None
+        lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=_drain, args=(child.stdout, lines), daemon=True).start()
+        result = Result(SSH_FAILED)
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write(stdin)
+                child.stdin.close()
+            while True:
+                try:
+                    line = lines.get(timeout=POLL)
+                except queue.Empty:
+                    self.watch()
+                    if time.monotonic() - began > timeout:
+                        raise self._no_answer(f"`{script[:60]}` did not end", timeout) from None
+                    continue
+                if line is None:
+                    break
+                result.lines.append(Line(time.monotonic() - began, line))
+                if on_line is not None:
+                    on_line(line)
+            result.code = child.wait()
+        finally:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+        if check and result.code != 0:
+            self.watch()
+            last = " / ".join(line.text for line in result.lines[-3:])
+            what = f"{self.name}: `{script[:60]}` ended with {result.code}: {last}"
+            raise UserError(what, f"read the console log {self.console}")
+        return result
+
+    def write(self, path: str, text: str) -> None:
+        self.run(f"mkdir -p $(dirname {path}) && cat > {path}", stdin=text)
+
+    def loader_variable(self, name: str) -> str:
+        """Return a string that systemd-boot left for the running system: four bytes of attributes, then UTF-16."""
+        return self.run(f"cat {EFIVARS}/{name}-{LOADER_GUID} | tail -c +5 | tr -d '\\000'").text
+
+    def boot_id(self) -> str:
+        return self.run("cat /proc/sys/kernel/random/boot_id", timeout=60, check=False).text
+
+    def _banner(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), timeout=2) as connection:
+                connection.settimeout(2)
+                return connection.recv(4) == b"SSH-"
+        except OSError:
+            return False
+
+    def wait_ssh(self, timeout: float = BOOT_TIMEOUT, not_boot: str = "") -> None:
+        """Wait until the guest takes commands, in another boot than not_boot."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            self.watch()
+            if self._banner():
+                done = self.run("cat /proc/sys/kernel/random/boot_id", timeout=60, check=False)
+                if done.code == 0 and done.text != not_boot:
+                    return
+            time.sleep(POLL)
+        raise self._no_answer("no ssh", timeout)
+
+    def reboot(self, timeout: float = BOOT_TIMEOUT) -> None:
+        """Reboot by the guest's own systemd, and wait until it is up again."""
+        before = self.boot_id()
+        self.run("systemctl --no-block reboot", timeout=60, check=False)
+        self.wait_ssh(timeout, not_boot=before)
+
+
+def _drain(stream: IO[str], lines: queue.Queue[str | None]) -> None:
+    for line in stream:
+        lines.put(line.rstrip("\r\n"))
+    lines.put(None)
+
+
+def shell() -> int:
+    """Start a host from the present image and open a shell on it; the host goes when the shell ends."""
+    with Vm(image.build(), RUN / "shell", "shell") as vm:
+        say(f"console: {vm.console}")
+        vm.wait_ssh()
+        return subprocess.run(vm.ssh_command("-t")).returncode
+
+
+if __name__ == "__main__":
+    main(shell)
