@@ -1,0 +1,40 @@
+"""The gate's verdict, test by test: one run, shared."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.lab import gate
+from tests.lab.judge import parse_required
+from tests.lab.results import Results
+
+REQUIRED = [want.name for want in parse_required(gate.REQUIRED.read_text(), gate.REQUIRED.name)]
+
+
+def test_the_run_went_through_all_steps(results: Results) -> None:
+    assert [f"{step.name}: {step.detail}" for step in results.steps if not step.ok] == []
+    assert results.complete, results.table()
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_required_selftest(results: Results, name: str) -> None:
+    outcome = next(test for test in results.tests if test.name == name)
+    assert outcome.accepted, f"{outcome.verdict}: {outcome.reason}"
+
+
+def test_there_is_no_reason_left_to_refuse(results: Results) -> None:
+    assert results.reasons == []
+    assert results.verdict == "pass"
+
+
+def test_the_kernel_is_ours_and_the_stock_one_still_boots(results: Results) -> None:
+    assert results.uname.endswith("+thp")
+    assert results.steps[-1].detail.startswith(results.stock)
+
+
+def test_results_are_written(results: Results) -> None:
+    written = json.loads((gate.GATE / "results.json").read_text())
+    assert written["verdict"] == results.verdict
+    assert (gate.GATE / "junit.xml").exists()
