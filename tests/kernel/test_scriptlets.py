@@ -1,0 +1,58 @@
+"""What the packages' scriptlets do to a host: modules map, boot entry and initramfs, in whatever order packages come.
+
+The tests build on each other: one host takes the packages in, step by step, and lets go of them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab import gate, repo
+from tests.lab.vm import Vm
+
+TRANSACTION = 600.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def repository(host: Vm) -> Iterator[None]:
+    with repo.served() as url:
+        host.write("/etc/yum.repos.d/kernel-thp.repo", repo.repo_file(url))
+        yield
+
+
+def uname(host: Vm) -> str:
+    return host.run(f"rpm -q --qf '{gate.UNAME_FORMAT}' {gate.PACKAGE}").text
+
+
+def entries(host: Vm) -> list[str]:
+    return [name for name in host.run("ls /efi/loader/entries").text.split() if "+thp" in name]
+
+
+def initramfs_made(host: Vm) -> float:
+    return float(host.run(f"stat -c %.Y /efi/lab/{uname(host)}/initrd").text)
+
+
+def test_core_alone_makes_a_bootable_entry(host: Vm) -> None:
+    host.run("dnf -y install kernel-thp-core", timeout=TRANSACTION)
+    assert entries(host) == [f"lab-{uname(host)}+3.conf"]
+    host.run(f"test -s /efi/lab/{uname(host)}/linux && test -s /lib/modules/{uname(host)}/modules.dep")
+
+
+def test_modules_that_come_later_renew_the_initramfs_and_leave_one_entry(host: Vm) -> None:
+    # As if it had been booted and found good in between: its tries are gone.
+    host.run(f"cd /efi/loader/entries && mv lab-{uname(host)}+3.conf lab-{uname(host)}.conf")
+    before = initramfs_made(host)
+    host.run("dnf -y install kernel-thp", timeout=TRANSACTION)
+    assert entries(host) == [f"lab-{uname(host)}+3.conf"]
+    assert initramfs_made(host) > before
+    host.run(f"rpm -V {gate.PACKAGE} kernel-thp-modules")
+
+
+def test_removal_leaves_nothing_but_the_stock_kernel(host: Vm) -> None:
+    name = uname(host)
+    host.run("dnf -y remove kernel-thp kernel-thp-core kernel-thp-modules", timeout=TRANSACTION)
+    assert entries(host) == []
+    for left in (f"/lib/modules/{name}", f"/efi/lab/{name}"):
+        assert host.run(f"test ! -e {left}", check=False).code == 0, f"{left} is still there"
