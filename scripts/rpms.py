@@ -118,7 +118,12 @@ def compiler() -> tuple[list[str], dict[str, str]]:
     """Return rpmbuild's options and environment for ccache, set so that another clone finds the same entries."""
     if not shutil.which("ccache"):
         return [], {}
-    return ["--define=kernel_cc ccache gcc"], {"CCACHE_BASEDIR": str(WORK), "CCACHE_NOHASHDIR": "1"}
+    # A file that is new to the cache is not preprocessed only to be looked up: kbuild lists its headers anyway.
+    return ["--define=kernel_cc ccache gcc"], {
+        "CCACHE_BASEDIR": str(WORK),
+        "CCACHE_NOHASHDIR": "1",
+        "CCACHE_DEPEND": "1",
+    }
 
 
 def build(stage: Stage) -> None:
