@@ -183,6 +183,26 @@ static void partial_first(void)
 	area_verify(&partial);
 }
 
+/* One that cannot be split does not use up what a scan may look at. */
+static void partial_pinned_holds_up_nobody(void)
+{
+	struct area stuck, area;
+	struct pin pin;
+
+	set_threshold(MANY);
+	area = area_alloc(4, SPARSE);
+	stuck = area_alloc(1, DENSE);
+	pin = pin_page(area_page(&stuck, 9));
+	make_partial(&stuck);
+	queue_scan(5);
+	expect_split(&area);
+	expect(whole_thps(&stuck) == 1, "split although it is pinned");
+	unpin(pin);
+	trigger();
+	expect(!whole_thps(&stuck), "not split after the pin was gone");
+	area_verify(&stuck);
+}
+
 static void partial_at_any_use(void)
 {
 	struct area area;
@@ -456,6 +476,8 @@ static const struct test tests[] = {
 	TEST("queue.no_ping_pong", no_ping_pong, .seconds = 60),
 	TEST("queue.empty_after_exit", empty_after_exit),
 	TEST("queue.partial_first", partial_first),
+	TEST("queue.partial_pinned_holds_up_nobody",
+	     partial_pinned_holds_up_nobody),
 	TEST("queue.partial_at_any_use", partial_at_any_use),
 	TEST("queue.partial_when_off", partial_when_off),
 	TEST("queue.partial_after_used", partial_after_used),
