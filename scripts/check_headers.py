@@ -16,7 +16,7 @@ REQUIRED = ROOT / "tests" / "selftests" / "required.txt"
 TAGS = ("Upstream", "Pitfalls", "Proved-by", "Signed-off-by")
 TAG = re.compile(r"^([A-Z][A-Za-z-]+): *(.*)$")
 NONE = re.compile(r"none \(\S.*\)")
-SUBJECT = re.compile(r"mm(/[\w.-]+)?(, [\w/.-]+)*: \S.*[^.\s]")
+SUBJECT = re.compile(r"(mm(/[\w.-]+)?(, [\w/.-]+)*|KVM: arm64): \S.*[^.\s]")
 COMMIT = re.compile(r"[0-9a-f]{12,40} \(v\d+\.\d+(\.\d+)?(, v\d+\.\d+(\.\d+)?)*\)")
 
 
