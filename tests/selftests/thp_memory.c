@@ -2,10 +2,12 @@
 /* Huge pages whose every byte is known, and what the kernel did to them. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -370,5 +372,76 @@ void area_expect_kept(const struct area *area)
 		expect(pfn_of(page), "page %d: not mapped", i);
 		expect(!is_zeropage(page), "page %d: on the shared zeropage",
 		       i);
+	}
+}
+
+/* Given back as it should be, and nothing that was live is lost. */
+void expect_split(const struct area *area)
+{
+	area_expect_remapped(area);
+	area_verify(area);
+}
+
+void expect_whole(const struct area *area, const char *what)
+{
+	expect(area_huge(area) == area->thps, "%s: %ld of %d huge pages left",
+	       what, area_huge(area), area->thps);
+	area_verify(area);
+}
+
+/* Huge pages that still are one piece of memory, however they are mapped. */
+int area_whole(const struct area *area)
+{
+	int thp, found = 0;
+
+	for (thp = 0; thp < area->thps; thp++)
+		found += is_compound(area_thp(area, thp));
+	return found;
+}
+
+void area_make_partial(struct area *area)
+{
+	int thp;
+
+	for (thp = 0; thp < area->thps; thp++)
+		area_drop_page(area, thp * THP_PAGES + 100);
+	expect(!area_huge(area), "still mapped as huge pages");
+	expect(area_whole(area) == area->thps, "split already");
+}
+
+/* --- NUMA nodes --- */
+
+/* Another node than that of the page, or a skip. */
+int other_node(void *page)
+{
+	int node, status = -1;
+
+	expect(!syscall(SYS_move_pages, 0, 1L, &page, NULL, &status, 0) &&
+	       status >= 0, "move_pages: %s", strerror(errno));
+	for (node = 0; node < 16; node++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "/sys/devices/system/node/node%d",
+			 node);
+		if (node != status && !access(path, F_OK))
+			return node;
+	}
+	skip("only one NUMA node (boot with numa=fake=2)");
+}
+
+void area_migrate(struct area *area)
+{
+	int thp;
+
+	for (thp = 0; thp < area->thps; thp++) {
+		void *page = area_thp(area, thp);
+		int node = other_node(page), status = -1;
+		unsigned long pfn = pfn_of(page);
+
+		syscall(SYS_move_pages, 0, 1L, &page, &node, &status,
+			MPOL_MF_MOVE);
+		expect(status == node && pfn_of(page) != pfn,
+		       "huge page %d was not migrated: %s", thp,
+		       strerror(-status));
 	}
 }

@@ -17,35 +17,6 @@
 
 #include "thp_util.h"
 
-#define SCANNED		"thp_underused_scan_page"
-
-#define MANY		409	/* a threshold as it is used in production */
-#define SPARSE		10	/* live pages: underused at MANY */
-#define DENSE		300	/* live pages: not underused at MANY */
-
-static void expect_queued(long want)
-{
-	long queued = queue_count();
-
-	expect(queued == want, "%ld huge pages queued, not %ld", queued, want);
-}
-
-static void expect_split(const struct area *area)
-{
-	area_expect_remapped(area);
-	area_verify(area);
-}
-
-/* Huge pages that still are one piece of memory, however they are mapped. */
-static int whole_thps(const struct area *area)
-{
-	int thp, found = 0;
-
-	for (thp = 0; thp < area->thps; thp++)
-		found += is_compound(area_thp(area, thp));
-	return found;
-}
-
 /* --- what is queued --- */
 
 static void fault(void)
@@ -155,16 +126,6 @@ static void empty_after_exit(void)
 
 /* --- partially mapped --- */
 
-static void make_partial(struct area *area)
-{
-	int thp;
-
-	for (thp = 0; thp < area->thps; thp++)
-		area_drop_page(area, thp * THP_PAGES + 100);
-	expect(!area_huge(area), "still mapped as huge pages");
-	expect(whole_thps(area) == area->thps, "split already");
-}
-
 /* Few are scanned of many: those with memory that nobody maps come first. */
 static void partial_first(void)
 {
@@ -173,10 +134,10 @@ static void partial_first(void)
 	set_threshold(511);
 	kept = area_alloc(64, SPARSE);
 	partial = area_alloc(4, DENSE);
-	make_partial(&partial);
+	area_make_partial(&partial);
 	queue_scan(4);
-	expect(!whole_thps(&partial), "%d of 4 are not split",
-	       whole_thps(&partial));
+	expect(!area_whole(&partial), "%d of 4 are not split",
+	       area_whole(&partial));
 	expect(area_huge(&kept) == 64, "%ld of 64 huge pages left",
 	       area_huge(&kept));
 	area_verify(&kept);
@@ -193,13 +154,13 @@ static void partial_pinned_holds_up_nobody(void)
 	area = area_alloc(4, SPARSE);
 	stuck = area_alloc(1, DENSE);
 	pin = pin_page(area_page(&stuck, 9));
-	make_partial(&stuck);
+	area_make_partial(&stuck);
 	queue_scan(5);
 	expect_split(&area);
-	expect(whole_thps(&stuck) == 1, "split although it is pinned");
+	expect(area_whole(&stuck) == 1, "split although it is pinned");
 	unpin(pin);
 	trigger();
-	expect(!whole_thps(&stuck), "not split after the pin was gone");
+	expect(!area_whole(&stuck), "not split after the pin was gone");
 	area_verify(&stuck);
 }
 
@@ -209,9 +170,9 @@ static void partial_at_any_use(void)
 
 	set_threshold(511);
 	area = area_alloc(4, THP_PAGES);
-	make_partial(&area);
+	area_make_partial(&area);
 	trigger();
-	expect(!whole_thps(&area), "%d of 4 are not split", whole_thps(&area));
+	expect(!area_whole(&area), "%d of 4 are not split", area_whole(&area));
 	area_verify(&area);
 	expect_queued(0);
 }
@@ -222,9 +183,9 @@ static void partial_when_off(void)
 
 	knob_set("shrink_underused", "0");
 	area = area_alloc(4, SPARSE);
-	make_partial(&area);
+	area_make_partial(&area);
 	trigger();
-	expect(!whole_thps(&area), "%d of 4 are not split", whole_thps(&area));
+	expect(!area_whole(&area), "%d of 4 are not split", area_whole(&area));
 	area_expect_kept(&area);
 	area_verify(&area);
 	expect_queued(0);
@@ -239,10 +200,10 @@ static void partial_after_used(void)
 	area = area_alloc(4, DENSE);
 	trigger();
 	expect_queued(0);
-	make_partial(&area);
+	area_make_partial(&area);
 	expect_queued(4);
 	trigger();
-	expect(!whole_thps(&area), "%d of 4 are not split", whole_thps(&area));
+	expect(!area_whole(&area), "%d of 4 are not split", area_whole(&area));
 	area_verify(&area);
 }
 
@@ -260,7 +221,7 @@ static void map_by_ptes(struct area *area)
 		       "mprotect: %s", strerror(errno));
 	}
 	expect(!area_huge(area), "still mapped as huge pages");
-	expect(whole_thps(area) == area->thps, "split already");
+	expect(area_whole(area) == area->thps, "split already");
 }
 
 static void pte_mapped_dense_kept(void)
@@ -271,12 +232,12 @@ static void pte_mapped_dense_kept(void)
 	area = area_alloc(4, DENSE);
 	map_by_ptes(&area);
 	trigger();
-	expect(whole_thps(&area) == 4, "%d of 4 are split",
-	       4 - whole_thps(&area));
+	expect(area_whole(&area) == 4, "%d of 4 are split",
+	       4 - area_whole(&area));
 	area_verify(&area);
-	make_partial(&area);
+	area_make_partial(&area);
 	trigger();
-	expect(!whole_thps(&area), "%d of 4 are not split", whole_thps(&area));
+	expect(!area_whole(&area), "%d of 4 are not split", area_whole(&area));
 	area_verify(&area);
 }
 
@@ -304,26 +265,8 @@ static void failed_split_kept(void)
 		split_range(getpid(), area.base, area_size(&area));
 	unpin(pin);
 	trigger();
-	expect(whole_thps(&area) == 1, "split after a split that failed");
+	expect(area_whole(&area) == 1, "split after a split that failed");
 	area_verify(&area);
-}
-
-/* Another node than that of the page, or a skip. */
-static int other_node(void *page)
-{
-	int node, status = -1;
-
-	expect(!syscall(SYS_move_pages, 0, 1L, &page, NULL, &status, 0) &&
-	       status >= 0, "move_pages: %s", strerror(errno));
-	for (node = 0; node < 16; node++) {
-		char path[64];
-
-		snprintf(path, sizeof(path), "/sys/devices/system/node/node%d",
-			 node);
-		if (node != status && !access(path, F_OK))
-			return node;
-	}
-	skip("only one NUMA node (boot with numa=fake=2)");
 }
 
 /* Reclaim of one node has no business with the huge pages of another. */
@@ -345,23 +288,6 @@ static void other_node_kept(void)
 	expect_split(&area);
 }
 
-static void migrate(struct area *area)
-{
-	int thp;
-
-	for (thp = 0; thp < area->thps; thp++) {
-		void *page = area_thp(area, thp);
-		int node = other_node(page), status = -1;
-		unsigned long pfn = pfn_of(page);
-
-		syscall(SYS_move_pages, 0, 1L, &page, &node, &status,
-			MPOL_MF_MOVE);
-		expect(status == node && pfn_of(page) != pfn,
-		       "huge page %d was not migrated: %s", thp,
-		       strerror(-status));
-	}
-}
-
 static void migrated_dense_kept(void)
 {
 	struct area area;
@@ -369,12 +295,12 @@ static void migrated_dense_kept(void)
 	set_threshold(MANY);
 	area = area_alloc(4, DENSE);
 	map_by_ptes(&area);
-	migrate(&area);
-	expect(whole_thps(&area) == 4, "migration split %d of 4",
-	       4 - whole_thps(&area));
+	area_migrate(&area);
+	expect(area_whole(&area) == 4, "migration split %d of 4",
+	       4 - area_whole(&area));
 	trigger();
-	expect(whole_thps(&area) == 4, "%d of 4 are split",
-	       4 - whole_thps(&area));
+	expect(area_whole(&area) == 4, "%d of 4 are split",
+	       4 - area_whole(&area));
 	area_verify(&area);
 }
 
@@ -427,8 +353,8 @@ static void partial_while_judged(void)
 		for (thp = RACE_THPS - 1; thp >= 0; thp--)
 			area_drop_page(&area, thp * THP_PAGES + 100);
 		scanner_stop(scanner);
-		expect(!whole_thps(&area), "round %d: %d of %d forgotten",
-		       round, whole_thps(&area), RACE_THPS);
+		expect(!area_whole(&area), "round %d: %d of %d forgotten",
+		       round, area_whole(&area), RACE_THPS);
 		area_verify(&area);
 		area_free(&area);
 	}
@@ -461,8 +387,8 @@ static void locked_stays_queued(void)
 
 		lock_pages(&area);
 		scanner_stop(scanner);
-		expect(!whole_thps(&area), "round %d: %d of %d forgotten",
-		       round, whole_thps(&area), RACE_THPS);
+		expect(!area_whole(&area), "round %d: %d of %d forgotten",
+		       round, area_whole(&area), RACE_THPS);
 		area_verify(&area);
 		area_free(&area);
 	}

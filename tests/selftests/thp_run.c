@@ -219,6 +219,15 @@ static int check_kernel_log(int fd, int verdict)
 	return verdict;
 }
 
+/* On a kernel with expensive checks, THP_TEST_SLOW says how much to add. */
+static unsigned int time_limit(const struct test *test)
+{
+	const char *factor = getenv("THP_TEST_SLOW");
+
+	return (test->seconds ? test->seconds : DEFAULT_SECONDS) *
+	       (factor ? atof(factor) : 1);
+}
+
 static int run_one(const struct test *test, const sigset_t *waited,
 		   const sigset_t *mask)
 {
@@ -231,6 +240,8 @@ static int run_one(const struct test *test, const sigset_t *waited,
 	cgroup_create();
 	if (test->swap)
 		swap_on();
+	if (test->disk)
+		disk_on();
 	fflush(stdout);
 	pid = fork();
 	if (pid < 0) {
@@ -240,11 +251,13 @@ static int run_one(const struct test *test, const sigset_t *waited,
 	if (!pid)
 		run_child(test, mask);
 	setpgid(pid, pid);
-	verdict = reap(pid, waited, test->seconds ? test->seconds :
-						    DEFAULT_SECONDS);
+	verdict = reap(pid, waited, time_limit(test));
 	cgroup_remove();
 	if (test->swap)
 		swap_off();
+	if (test->disk)
+		disk_off();
+	trace_off();
 	knobs_set_base();
 	if (verdict != INTERRUPTED)
 		verdict = check_kernel_log(kmsg, verdict);

@@ -10,14 +10,6 @@
 
 #include "thp_util.h"
 
-#define SCANNED		"thp_underused_scan_page"
-#define SPLIT		"thp_underused_split_page"
-#define DROPPED		"thp_zero_subpages_dropped"
-
-#define MANY		409	/* a threshold as it is used in production */
-#define SPARSE		10	/* live pages: underused at MANY */
-#define DENSE		300	/* live pages: not underused at MANY */
-
 /*
  * Two huge pages, with the live pages towards the start and towards the end: a
  * scan that stops early sees the zero pages at different times.
@@ -32,19 +24,6 @@ static struct area area_with_zeros(int zeros)
 		area.live[2 * THP_PAGES - 1 - i] = area.live[i];
 	area_fill(&area);
 	return area;
-}
-
-static void expect_split(const struct area *area)
-{
-	area_expect_remapped(area);
-	area_verify(area);
-}
-
-static void expect_whole(const struct area *area, const char *what)
-{
-	expect(area_huge(area) == area->thps, "%s: %ld of %d huge pages left",
-	       what, area_huge(area), area->thps);
-	area_verify(area);
 }
 
 /* --- the threshold --- */

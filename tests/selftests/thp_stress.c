@@ -19,9 +19,6 @@
 
 #define SECONDS		10
 #define WORKERS		3
-#define MANY		409
-#define SPARSE		10
-#define DENSE		300
 
 static double end;
 

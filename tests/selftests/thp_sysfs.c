@@ -5,10 +5,10 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/swap.h>
 #include <unistd.h>
@@ -70,6 +70,10 @@ static struct knob {
 	{ .name = "khugepaged/max_ptes_none", .base = "511" },
 	{ .name = "shrink_underused", .base = "1" },
 	{ .name = "underused_max_ptes_none", .base = "khugepaged" },
+	{ .name = "../ksm/run", .base = "0" },
+	{ .name = "../ksm/pages_to_scan", .base = "100" },
+	{ .name = "../ksm/sleep_millisecs", .base = "20" },
+	{ .name = "../ksm/use_zero_pages", .base = "0" },
 };
 
 static const char *knob_path(const char *name)
@@ -225,13 +229,36 @@ void vmstat_refresh(void)
 
 static char cgroup[VALUE_SIZE];
 
+/* cgroup v1 has a hierarchy for each controller, and other names for files. */
+static const struct { const char *v2, *v1; } v1_names[] = {
+	{ "memory.max", "memory.limit_in_bytes" },
+	{ "memory.current", "memory.usage_in_bytes" },
+};
+
+bool cgroup_is_v1(void)
+{
+	return access(CGROUP_ROOT "/cgroup.controllers", F_OK);
+}
+
+static const char *cgroup_parent(void)
+{
+	return cgroup_is_v1() ? CGROUP_ROOT "/memory" : CGROUP_ROOT;
+}
+
 static const char *cgroup_path(const char *file)
 {
 	static char path[2 * VALUE_SIZE];
+	size_t i;
 
 	if (!*cgroup)
-		skip("no cgroup v2 memory controller in " CGROUP_ROOT);
+		skip("no memory controller in %s", cgroup_parent());
+	for (i = 0; cgroup_is_v1() && i < ARRAY_SIZE(v1_names); i++)
+		if (!strcmp(file, v1_names[i].v2))
+			file = v1_names[i].v1;
 	snprintf(path, sizeof(path), "%s/%s", cgroup, file);
+	if (cgroup_is_v1() && !strncmp(file, "memory.", 7) &&
+	    access(path, F_OK))
+		skip("cgroup v1 has no %s", file);
 	return path;
 }
 
@@ -239,14 +266,41 @@ void cgroup_create(void)
 {
 	static int number;
 
-	*cgroup = '\0';
 	file_write(CGROUP_ROOT "/cgroup.subtree_control", "+memory");
-	snprintf(cgroup, sizeof(cgroup), CGROUP_ROOT "/kselftest-thp-%d-%d",
-		 getpid(), ++number);
+	snprintf(cgroup, sizeof(cgroup), "%s/kselftest-thp-%d-%d",
+		 cgroup_parent(), getpid(), ++number);
 	if (mkdir(cgroup, 0755) || access(cgroup_path("memory.max"), F_OK)) {
 		rmdir(cgroup);
 		*cgroup = '\0';
 	}
+}
+
+/* What cgroup.kill does, which is v2's. */
+static void cgroup_kill_v1(void)
+{
+	FILE *file = fopen(cgroup_path("cgroup.procs"), "re");
+	int pid;
+
+	while (file && fscanf(file, "%d", &pid) == 1)
+		kill(pid, SIGKILL);
+	if (file)
+		fclose(file);
+}
+
+/* With what is below it, one level; -EBUSY as long as there are processes. */
+int cgroup_rmdir(const char *name)
+{
+	char path[3 * VALUE_SIZE];
+	glob_t below;
+	size_t i;
+
+	snprintf(path, sizeof(path), "%s/*/", cgroup_path(name));
+	if (!glob(path, 0, NULL, &below)) {
+		for (i = 0; i < below.gl_pathc; i++)
+			rmdir(below.gl_pathv[i]);
+		globfree(&below);
+	}
+	return rmdir(cgroup_path(name)) ? -errno : 0;
 }
 
 void cgroup_remove(void)
@@ -255,8 +309,11 @@ void cgroup_remove(void)
 
 	if (!*cgroup)
 		return;
-	file_write(cgroup_path("cgroup.kill"), "1");
-	for (tries = 0; rmdir(cgroup) && errno == EBUSY && tries < 100; tries++)
+	if (cgroup_is_v1())
+		cgroup_kill_v1();
+	else
+		file_write(cgroup_path("cgroup.kill"), "1");
+	for (tries = 0; cgroup_rmdir("") == -EBUSY && tries < 100; tries++)
 		usleep(20000);
 	*cgroup = '\0';
 }
@@ -295,7 +352,28 @@ long cgroup_event(const char *file, const char *key)
 	return number_of(cgroup_path(file), key);
 }
 
-/* --- the deferred split queue of that cgroup --- */
+/*
+ * A cgroup below that of the test, with the memory controller. The kernel wants
+ * processes in the leaves only, so the test has to live in one of these itself.
+ */
+void cgroup_make(const char *name)
+{
+	expect(!mkdir(cgroup_path(name), 0755), "mkdir %s: %s",
+	       cgroup_path(name), strerror(errno));
+}
+
+/* Moves the calling process; what it has allocated stays where it is. */
+void cgroup_go(const char *name)
+{
+	char file[VALUE_SIZE];
+
+	snprintf(file, sizeof(file), "%s/cgroup.procs", name);
+	cgroup_set(file, "0");
+	if (!cgroup_is_v1())
+		cgroup_set("cgroup.subtree_control", "+memory");
+}
+
+/* --- deferred split queues --- */
 
 static bool shrinker_path(const char *file, char *path, size_t size)
 {
@@ -316,12 +394,11 @@ static void need_shrinker(const char *file, char *path, size_t size)
 		skip("no shrinker debugfs (CONFIG_SHRINKER_DEBUG)");
 }
 
-static unsigned long cgroup_inode(void)
+static unsigned long inode_of(const char *path)
 {
 	struct stat status;
 
-	expect(!stat(cgroup_path(""), &status), "%s: %s", cgroup,
-	       strerror(errno));
+	expect(!stat(path, &status), "%s: %s", path, strerror(errno));
 	return status.st_ino;
 }
 
@@ -348,11 +425,11 @@ struct queue {
 	long value;
 };
 
-/* Huge pages waiting in this test's cgroup, on all nodes together. */
-long queue_count(void)
+/* Huge pages waiting in a cgroup, on all nodes together. */
+long queue_count_at(const char *owner_path)
 {
+	unsigned long inode = inode_of(owner_path), owner;
 	char path[2 * VALUE_SIZE], line[1024];
-	unsigned long inode = cgroup_inode(), owner;
 	long total = 0;
 	FILE *file;
 
@@ -370,6 +447,30 @@ long queue_count(void)
 	return total;
 }
 
+long queue_count_in(const char *name)
+{
+	return queue_count_at(cgroup_path(name));
+}
+
+long queue_count(void)
+{
+	return queue_count_in("");
+}
+
+void expect_queued(long want)
+{
+	long queued = queue_count();
+
+	expect(queued == want, "%ld huge pages queued, not %ld", queued, want);
+}
+
+static void need_scan(char *path, size_t size)
+{
+	if (cgroup_is_v1())
+		skip("the shrinker's debugfs finds cgroups of v2 only");
+	need_shrinker("scan", path, size);
+}
+
 static void scan_node(int node, void *arg)
 {
 	struct queue *queue = arg;
@@ -385,19 +486,24 @@ static void scan_node(int node, void *arg)
 void queue_scan_node(int node, long nr)
 {
 	char path[2 * VALUE_SIZE];
-	struct queue queue = { path, cgroup_inode(), nr };
+	struct queue queue = { path, inode_of(cgroup_path("")), nr };
 
-	need_shrinker("scan", path, sizeof(path));
+	need_scan(path, sizeof(path));
 	scan_node(node, &queue);
+}
+
+void queue_scan_in(const char *name, long nr)
+{
+	char path[2 * VALUE_SIZE];
+	struct queue queue = { path, inode_of(cgroup_path(name)), nr };
+
+	need_scan(path, sizeof(path));
+	visit_nodes(scan_node, &queue);
 }
 
 void queue_scan(long nr)
 {
-	char path[2 * VALUE_SIZE];
-	struct queue queue = { path, cgroup_inode(), nr };
-
-	need_shrinker("scan", path, sizeof(path));
-	visit_nodes(scan_node, &queue);
+	queue_scan_in("", nr);
 }
 
 /* What memory pressure does to the queue, at once and to all of it. */
@@ -405,7 +511,7 @@ void trigger(void)
 {
 	char path[2 * VALUE_SIZE];
 
-	if (shrinker_path("scan", path, sizeof(path)))
+	if (!cgroup_is_v1() && shrinker_path("scan", path, sizeof(path)))
 		queue_scan(DEFERRED_SCAN_ALL);
 	else
 		expect(!file_write("/proc/sys/vm/drop_caches", "2"),
@@ -438,20 +544,56 @@ void poison_clear(unsigned long pfn)
 	file_write("/sys/kernel/debug/hwpoison/unpoison-pfn", text);
 }
 
-/* --- a swap device in memory --- */
+/* --- block devices in memory, and the swap device that THP_TEST_SWAP names --- */
 
 #define SWAP_SIZE	(256 * MB)
+#define DISK_SIZE	(1024 * MB)
 #define SWAP_PRIORITY	32767
 
-static int zram = -1;
-static char zram_device[VALUE_SIZE];
+static struct zram {
+	int number;
+	char device[32];
+} swap = { .number = -1 }, disk = { .number = -1 };
 
-static bool zram_set(const char *file, const char *value)
+static bool zram_set(const struct zram *zram, const char *file,
+		     const char *value)
 {
 	char path[VALUE_SIZE];
 
-	snprintf(path, sizeof(path), "/sys/block/zram%d/%s", zram, file);
+	snprintf(path, sizeof(path), "/sys/block/zram%d/%s", zram->number,
+		 file);
 	return !file_write(path, value);
+}
+
+static void zram_remove(struct zram *zram)
+{
+	char text[32];
+
+	if (zram->number < 0)
+		return;
+	zram_set(zram, "reset", "1");
+	snprintf(text, sizeof(text), "%d", zram->number);
+	file_write("/sys/class/zram-control/hot_remove", text);
+	zram->number = -1;
+}
+
+static bool zram_add(struct zram *zram, size_t size)
+{
+	char text[32];
+
+	if (access("/sys/class/zram-control", F_OK) &&
+	    system("modprobe -q zram num_devices=0 2>/dev/null"))
+		return false;
+	if (file_read("/sys/class/zram-control/hot_add", text, sizeof(text)))
+		return false;
+	zram->number = atoi(text);
+	snprintf(zram->device, sizeof(zram->device), "/dev/zram%d",
+		 zram->number);
+	snprintf(text, sizeof(text), "%zu", size);
+	if (zram_set(zram, "disksize", text))
+		return true;
+	zram_remove(zram);
+	return false;
 }
 
 /* The header that mkswap writes, version 1 and without bad pages. */
@@ -471,33 +613,152 @@ static bool make_swap(const char *device)
 	return done;
 }
 
-/* Called outside of a test; the test itself finds out whether it worked. */
+static const char *swap_device(void)
+{
+	const char *named = getenv("THP_TEST_SWAP");
+
+	return named ? named : swap.device;
+}
+
+/* Also for a test that takes its swap away and gives it back. */
+bool swap_start(void)
+{
+	return !swapon(swap_device(), SWAP_FLAG_PREFER | SWAP_PRIORITY);
+}
+
+bool swap_stop(void)
+{
+	return !swapoff(swap_device());
+}
+
+/*
+ * These are called outside of a test, so that the devices go whatever becomes
+ * of it; the test itself finds out whether they are there.
+ */
 void swap_on(void)
 {
-	char text[VALUE_SIZE];
-
-	if (access("/sys/class/zram-control", F_OK) &&
-	    system("modprobe -q zram num_devices=0 2>/dev/null"))
+	if (!getenv("THP_TEST_SWAP") && !zram_add(&swap, SWAP_SIZE))
 		return;
-	if (file_read("/sys/class/zram-control/hot_add", text, sizeof(text)))
-		return;
-	zram = atoi(text);
-	snprintf(zram_device, sizeof(zram_device), "/dev/zram%d", zram);
-	snprintf(text, sizeof(text), "%lu", SWAP_SIZE);
-	if (!zram_set("disksize", text) || !make_swap(zram_device) ||
-	    swapon(zram_device, SWAP_FLAG_PREFER | SWAP_PRIORITY))
-		swap_off();
+	if (!make_swap(swap_device()) || !swap_start())
+		zram_remove(&swap);
 }
 
 void swap_off(void)
 {
+	if (*swap_device())
+		swap_stop();
+	zram_remove(&swap);
+}
+
+void need_swap(void)
+{
+	char swaps[1024];
+
+	expect(!file_read("/proc/swaps", swaps, sizeof(swaps)), "no swap");
+	if (!*swap_device() || !strstr(swaps, swap_device()))
+		skip("no swap on zram (CONFIG_ZRAM)");
+}
+
+void disk_on(void)
+{
+	zram_add(&disk, DISK_SIZE);
+}
+
+void disk_off(void)
+{
+	zram_remove(&disk);
+}
+
+/*
+ * More page cache in the test's cgroup, used once and never again: what reclaim
+ * drops first, and at no cost.
+ */
+void cache_fill(size_t size)
+{
+	static char buffer[64 * KB];
+	static size_t end;
+	static int fd = -1;
+	ssize_t got;
+
+	if (disk.number < 0)
+		skip("no disk in zram (CONFIG_ZRAM)");
+	/* It stays open: the last one to close a disk empties its cache. */
+	if (fd < 0)
+		fd = open(disk.device, O_RDONLY | O_CLOEXEC);
+	expect(fd >= 0, "%s: %s", disk.device, strerror(errno));
+	for (size += end; end < size; end += got) {
+		got = pread(fd, buffer, sizeof(buffer), end);
+		expect(got > 0, "%s ends at %zu", disk.device, end);
+	}
+}
+
+/* --- the kernel's trace --- */
+
+#define TRACE		"/sys/kernel/tracing/"
+#define TRACE_INSTANCE	TRACE "instances/kselftest-thp/"
+
+/*
+ * An instance of its own disturbs nobody's trace. It takes its events away with
+ * it, and is itself taken away when the next test begins or the program ends.
+ */
+void trace_on(const char *event, bool this_process)
+{
+	char path[2 * VALUE_SIZE], pid[32];
+
+	mount("tracefs", TRACE, "tracefs", 0, NULL);
+	if (access(TRACE "events", F_OK))
+		skip("no tracefs (CONFIG_EVENT_TRACING)");
+	expect(!mkdir(TRACE_INSTANCE, 0700) || errno == EEXIST, "mkdir %s: %s",
+	       TRACE_INSTANCE, strerror(errno));
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	if (this_process)
+		expect(!file_write(TRACE_INSTANCE "set_event_pid", pid),
+		       "set_event_pid does not take %s", pid);
+	snprintf(path, sizeof(path), TRACE_INSTANCE "events/%s/enable", event);
+	expect(!file_write(path, "1"), "no event %s", event);
+}
+
+/* Called outside of a test, like the above. */
+void trace_off(void)
+{
+	rmdir(TRACE_INSTANCE);
+	file_write(TRACE "kprobe_events", "-:thp/called");
+}
+
+/* Empties the trace. */
+void trace_clear(void)
+{
+	int fd = open(TRACE_INSTANCE "trace", O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+	expect(fd >= 0, "the trace cannot be cleared: %s", strerror(errno));
+	close(fd);
+}
+
+/* How many lines of the trace contain all of that. */
+int trace_lines(const char *text, const char *more)
+{
+	FILE *file = fopen(TRACE_INSTANCE "trace", "re");
+	char line[512];
+	int found = 0;
+
+	expect(file, "the trace cannot be read: %s", strerror(errno));
+	while (fgets(line, sizeof(line), file))
+		found += *line != '#' && strstr(line, text) &&
+			 strstr(line, more);
+	fclose(file);
+	return found;
+}
+
+/* An event for every call of a kernel function, or a skip. */
+void trace_function(const char *function)
+{
 	char text[VALUE_SIZE];
 
-	if (zram < 0)
-		return;
-	swapoff(zram_device);
-	zram_set("reset", "1");
-	snprintf(text, sizeof(text), "%d", zram);
-	file_write("/sys/class/zram-control/hot_remove", text);
-	zram = -1;
+	mount("tracefs", TRACE, "tracefs", 0, NULL);
+	snprintf(text, sizeof(text), "p:thp/called %s", function);
+	if (access(TRACE "kprobe_events", F_OK))
+		skip("no kprobe events (CONFIG_KPROBE_EVENTS)");
+	expect(!file_write(TRACE "kprobe_events", text),
+	       "%s cannot be probed", function);
+	trace_on("thp/called", true);
 }

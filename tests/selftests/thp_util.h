@@ -23,6 +23,15 @@
 #define MADV_COLLAPSE	25
 #endif
 
+/* A threshold as it is used in production, and live pages on both sides of it. */
+#define MANY		409
+#define SPARSE		10
+#define DENSE		300
+
+#define SCANNED		"thp_underused_scan_page"
+#define SPLIT		"thp_underused_split_page"
+#define DROPPED		"thp_zero_subpages_dropped"
+
 #define ARRAY_SIZE(x)	(sizeof(x) / sizeof((x)[0]))
 
 /* --- thp_run.c: tests and their verdicts --- */
@@ -34,6 +43,7 @@ struct test {
 	long arg;
 	unsigned int seconds;	/* 0: the default time limit */
 	bool swap;		/* needs a swap device of its own */
+	bool disk;		/* needs a disk to read page cache from */
 };
 
 #define TEST(name_, run_, ...)						\
@@ -84,6 +94,7 @@ void set_threshold(long max_zero_pages);
 long counter(const char *name);
 void vmstat_refresh(void);
 
+bool cgroup_is_v1(void);
 void cgroup_create(void);
 void cgroup_remove(void);
 void cgroup_enter(void);
@@ -91,9 +102,16 @@ int cgroup_write(const char *file, const char *value);
 void cgroup_set(const char *file, const char *value);
 long cgroup_number(const char *file);
 long cgroup_event(const char *file, const char *key);
+void cgroup_make(const char *name);
+void cgroup_go(const char *name);
+int cgroup_rmdir(const char *name);
 
 long queue_count(void);
+long queue_count_in(const char *cgroup);
+long queue_count_at(const char *path);
+void expect_queued(long want);
 void queue_scan(long nr);
+void queue_scan_in(const char *cgroup, long nr);
 void queue_scan_node(int node, long nr);
 void trigger(void);
 void split_range(pid_t pid, const void *start, size_t length);
@@ -101,6 +119,18 @@ void poison_clear(unsigned long pfn);
 
 void swap_on(void);
 void swap_off(void);
+bool swap_start(void);
+bool swap_stop(void);
+void need_swap(void);
+void disk_on(void);
+void disk_off(void);
+void cache_fill(size_t size);
+
+void trace_on(const char *event, bool this_process);
+void trace_function(const char *function);
+void trace_off(void);
+void trace_clear(void);
+int trace_lines(const char *text, const char *more);
 
 /* --- thp_memory.c: memory whose every byte is known --- */
 
@@ -152,5 +182,11 @@ bool is_zeropage(const void *address);
 bool is_compound(const void *address);
 void area_expect_remapped(const struct area *area);
 void area_expect_kept(const struct area *area);
+void expect_split(const struct area *area);
+void expect_whole(const struct area *area, const char *what);
+int area_whole(const struct area *area);
+void area_make_partial(struct area *area);
+int other_node(void *page);
+void area_migrate(struct area *area);
 
 #endif

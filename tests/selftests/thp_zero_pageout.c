@@ -18,15 +18,6 @@
 /* What the test program itself may have in swap when its cgroup is reclaimed. */
 #define OTHER_PAGES	64
 
-static void need_swap(void)
-{
-	char swaps[1024];
-
-	expect(!file_read("/proc/swaps", swaps, sizeof(swaps)), "no swap");
-	if (!strstr(swaps, "zram"))
-		skip("no swap on zram (CONFIG_ZRAM)");
-}
-
 static void limit_swap(long pages)
 {
 	char text[32];

@@ -11,7 +11,6 @@
 
 #include "thp_util.h"
 
-#define DROPPED		"thp_zero_subpages_dropped"
 #define LIVE_PAGES	100
 
 static void split(const struct area *area)

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A long scan must not keep others from the list of shrinkers: mounting a file
+ * system adds one to it, and has to wait for whoever walks it.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "thp_util.h"
+
+#define THPS		96
+/* The part of the whole scan that a mount may have to wait for. */
+#define SHARE		8
+/* What a mount may take on a host that is busy in other ways, in seconds. */
+#define JITTER		0.05
+#define MOUNT_EVERY_US	2000
+
+struct work {
+	atomic_bool done;
+	int ready[2];
+	double took;
+};
+
+/* Scans until all is given back; says when it begins. */
+static void scan_all(void *arg)
+{
+	struct work *work = arg;
+	struct area area = area_alloc(THPS, SPARSE);
+	double began = now();
+
+	tell(work->ready[1]);
+	while (area_whole(&area)) {
+		/* Unlike debugfs, this walks the list of shrinkers. */
+		expect(!file_write("/proc/sys/vm/drop_caches", "2"),
+		       "vm.drop_caches cannot be written");
+		expect(now() - began < 60, "%d huge pages are not given back",
+		       area_whole(&area));
+	}
+	work->took = now() - began;
+	atomic_store(&work->done, true);
+	area_verify(&area);
+}
+
+/* One over the other; they go with the mount namespace. */
+static double mount_once(const char *where)
+{
+	double began = now();
+
+	expect(!mount("none", where, "tmpfs", 0, NULL), "mount: %s",
+	       strerror(errno));
+	return now() - began;
+}
+
+static struct work *work_new(void)
+{
+	struct work *work = mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	expect(work != MAP_FAILED && !pipe(work->ready), "no memory");
+	return work;
+}
+
+static void mount_during_scan(void)
+{
+	struct work *alone = work_new(), *work = work_new();
+	double longest = 0, took;
+	int mounts = 0;
+	pid_t helper;
+
+	expect(!unshare(CLONE_NEWNS) &&
+	       !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL),
+	       "no mount namespace: %s", strerror(errno));
+	set_threshold(MANY);
+	helper_join(helper_start(scan_all, alone));
+	helper = helper_start(scan_all, work);
+	hear(work->ready[0]);
+	while (!atomic_load(&work->done)) {
+		took = mount_once("/tmp");
+		longest = took > longest ? took : longest;
+		mounts++;
+		usleep(MOUNT_EVERY_US);
+	}
+	helper_join(helper);
+	note("scan of %d huge pages: %.3f s alone, %.3f s beside %d mounts; longest mount %.3f s",
+	     THPS, alone->took, work->took, mounts, longest);
+	expect(mounts > 1, "no mount during the whole scan");
+	expect(longest < alone->took / SHARE + JITTER,
+	       "a mount took %.3f s, the whole scan %.3f s", longest,
+	       alone->took);
+}
+
+static const struct test tests[] = {
+	TEST("latency.mount_during_scan", mount_during_scan, .seconds = 120),
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests));
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * cgroup v1: a huge page can change its owner, and swap forgets the owner before
+ * the page is freed. Both must take it off the queue it stands in.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "thp_util.h"
+
+#define THPS		20
+#define PATH_SIZE	128
+
+static char top[PATH_SIZE];
+
+/* Where the v1 memory controller is mounted, if it is. */
+static bool find_mount(void)
+{
+	char line[512], where[PATH_SIZE], options[256];
+	FILE *mounts = fopen("/proc/mounts", "re");
+	bool found = false;
+
+	while (mounts && !found && fgets(line, sizeof(line), mounts))
+		found = sscanf(line, "%*s %127s cgroup %255s", where,
+			       options) == 2 && strstr(options, "memory");
+	if (mounts)
+		fclose(mounts);
+	if (found)
+		strcpy(top, where);
+	return found;
+}
+
+/* In a mount namespace of its own, so that nothing is left of it. */
+static void need_v1(void)
+{
+	if (*top || find_mount())
+		return;
+	expect(!unshare(CLONE_NEWNS) &&
+	       !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL),
+	       "no mount namespace: %s", strerror(errno));
+	if (mount("cgroup", "/tmp", "cgroup", 0, "memory"))
+		skip("no cgroup v1 memory controller (%s)", strerror(errno));
+	strcpy(top, "/tmp");
+}
+
+static const char *path(const char *name, const char *file)
+{
+	static char text[2 * PATH_SIZE];
+
+	snprintf(text, sizeof(text), "%s/kselftest-thp-%s/%s", top, name, file);
+	return text;
+}
+
+static void set(const char *name, const char *file, const char *value)
+{
+	int error = file_write(path(name, file), value);
+
+	expect(!error, "%s does not take %s: %s", path(name, file), value,
+	       strerror(-error));
+}
+
+static void make(const char *name)
+{
+	need_v1();
+	rmdir(path(name, ""));
+	expect(!mkdir(path(name, ""), 0755), "mkdir %s: %s", path(name, ""),
+	       strerror(errno));
+}
+
+static void enter(const char *name)
+{
+	set(name, "cgroup.procs", "0");
+}
+
+static void leave(const char *name)
+{
+	char file[2 * PATH_SIZE];
+
+	snprintf(file, sizeof(file), "%s/cgroup.procs", top);
+	file_write(file, "0");
+	rmdir(path(name, ""));
+}
+
+static void expect_count(const char *name, long want)
+{
+	long count = queue_count_at(path(name, ""));
+
+	expect(count == want, "%s: %ld huge pages queued, not %ld", name,
+	       count, want);
+}
+
+/* The shrinker's debugfs finds cgroups of version 2 only. */
+static void scan_all(void)
+{
+	expect(!file_write("/proc/sys/vm/drop_caches", "2"),
+	       "vm.drop_caches cannot be written");
+}
+
+/* A task takes its memory along; the queue of its new cgroup gets it. */
+static void charge_moved(void)
+{
+	struct area area;
+
+	set_threshold(MANY);
+	make("from");
+	make("to");
+	set("to", "memory.move_charge_at_immigrate", "1");
+	enter("from");
+	area = area_alloc(THPS, SPARSE);
+	expect_count("from", THPS);
+	enter("to");
+	expect_count("from", 0);
+	expect_count("to", THPS);
+	expect_whole(&area, "moved");
+	scan_all();
+	expect_split(&area);
+	expect_count("to", 0);
+	leave("from");
+	leave("to");
+}
+
+/* Judged as used in the one, looked at again in the other. */
+static void charge_of_used_moved(void)
+{
+	struct area area;
+
+	set_threshold(511);
+	make("from");
+	make("to");
+	set("to", "memory.move_charge_at_immigrate", "1");
+	enter("from");
+	area = area_alloc(THPS, SPARSE);
+	scan_all();
+	expect_count("from", 0);
+	enter("to");
+	set_threshold(MANY);
+	expect_count("from", 0);
+	expect_count("to", THPS);
+	scan_all();
+	expect_split(&area);
+	leave("from");
+	leave("to");
+}
+
+/* Swapped out as a whole, the page is freed after its cgroup was forgotten. */
+static void swapped_out(void)
+{
+	long whole = counter("thp_swpout");
+	struct area area;
+
+	need_swap();
+	make("swap");
+	enter("swap");
+	area = area_alloc(THPS, THP_PAGES);
+	expect_count("swap", THPS);
+	/* Some of it has to go; the kernel chooses. */
+	set("swap", "memory.limit_in_bytes", "20M");
+	expect(counter("thp_swpout") > whole, "no huge page was swapped out");
+	/* Those it has judged meanwhile are due again after this. */
+	set_threshold(MANY);
+	expect_count("swap", area_whole(&area));
+	area_verify(&area);
+	area_free(&area);
+	expect_count("swap", 0);
+	leave("swap");
+}
+
+static const struct test tests[] = {
+	TEST("memcg_v1.charge_moved", charge_moved),
+	TEST("memcg_v1.charge_of_used_moved", charge_of_used_moved),
+	TEST("memcg_v1.swapped_out", swapped_out, .swap = true, .seconds = 60),
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests));
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A huge page keeps its place in the queue when it moves to another node. */
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "thp_util.h"
+
+static void waiting_kept(void)
+{
+	struct area area;
+
+	set_threshold(MANY);
+	area = area_alloc(4, SPARSE);
+	expect_queued(4);
+	area_migrate(&area);
+	expect(area_huge(&area) == 4, "migration split some");
+	expect_queued(4);
+	trigger();
+	expect_queued(0);
+	expect_split(&area);
+}
+
+static void partial_kept(void)
+{
+	struct area area;
+
+	set_threshold(511);
+	area = area_alloc(4, DENSE);
+	area_make_partial(&area);
+	area_migrate(&area);
+	expect_queued(area_whole(&area));
+	trigger();
+	expect(!area_whole(&area), "%d of 4 are not split", area_whole(&area));
+	expect_queued(0);
+	area_verify(&area);
+}
+
+/* Judged as used on the one node is judged as used on the other. */
+static void used_not_judged_again(void)
+{
+	struct area area;
+	long scanned;
+
+	set_threshold(MANY);
+	area = area_alloc(4, DENSE);
+	trigger();
+	expect_queued(0);
+	scanned = counter(SCANNED);
+	area_migrate(&area);
+	expect_queued(0);
+	trigger();
+	expect(counter(SCANNED) == scanned, "judged again");
+	expect_whole(&area, "in use");
+}
+
+/* But it is not out of reach. */
+static void used_has_its_second_look(void)
+{
+	struct area area;
+
+	set_threshold(511);
+	area = area_alloc(4, SPARSE);
+	trigger();
+	expect_queued(0);
+	area_migrate(&area);
+	set_threshold(MANY);
+	expect_queued(4);
+	trigger();
+	expect_split(&area);
+}
+
+/* --- races --- */
+
+#define ROUNDS		10
+#define RACE_THPS	8
+
+static atomic_bool stop;
+
+static void *migrate_all_the_time(void *arg)
+{
+	const struct area *area = arg;
+	int thp, node = 0;
+
+	while (!atomic_load(&stop)) {
+		node = !node;
+		for (thp = 0; thp < area->thps; thp++) {
+			void *page = area_thp(area, thp);
+			int status;
+
+			syscall(SYS_move_pages, 0, 1L, &page, &node, &status,
+				MPOL_MF_MOVE);
+		}
+	}
+	return NULL;
+}
+
+static void *scan_all_the_time(void *unused)
+{
+	(void)unused;
+	while (!atomic_load(&stop))
+		trigger();
+	return NULL;
+}
+
+/* Unmapped in part while it moves and is judged: must not be forgotten. */
+static void partial_while_moved(void)
+{
+	void *(*disturb[])(void *) = { migrate_all_the_time, scan_all_the_time };
+	pthread_t threads[ARRAY_SIZE(disturb)];
+	int round, thp;
+	size_t i;
+
+	set_threshold(MANY);
+	for (round = 0; round < ROUNDS; round++) {
+		struct area area = area_alloc(RACE_THPS, DENSE);
+
+		other_node(area_thp(&area, 0));
+		atomic_store(&stop, false);
+		for (i = 0; i < ARRAY_SIZE(disturb); i++)
+			expect(!pthread_create(&threads[i], NULL, disturb[i],
+					       &area), "no thread");
+		for (thp = RACE_THPS - 1; thp >= 0; thp--) {
+			usleep(20000);
+			area_drop_page(&area, thp * THP_PAGES + 100);
+		}
+		atomic_store(&stop, true);
+		for (i = 0; i < ARRAY_SIZE(disturb); i++)
+			pthread_join(threads[i], NULL);
+		for (i = 0; i < 3; i++)
+			trigger();
+		expect(!area_whole(&area), "round %d: %d of %d forgotten",
+		       round, area_whole(&area), RACE_THPS);
+		expect_queued(0);
+		area_verify(&area);
+		area_free(&area);
+	}
+}
+
+static const struct test tests[] = {
+	TEST("migration.waiting_kept", waiting_kept),
+	TEST("migration.partial_kept", partial_kept),
+	TEST("migration.used_not_judged_again", used_not_judged_again),
+	TEST("migration.used_has_its_second_look", used_has_its_second_look),
+	TEST("migration.partial_while_moved", partial_while_moved,
+	     .seconds = 90),
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests));
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Swap gets what is live and nothing else: an underused huge page is split
+ * before it would go as a whole, and MADV_FREE stays a promise.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "thp_util.h"
+
+#define WRITTEN		"pswpout"
+#define WRITTEN_WHOLE	"thp_swpout"
+#define LAZYFREED	"pglazyfreed"
+
+static void expect_rise(const char *name, long before, long want)
+{
+	expect(counter(name) == before + want, "%s rose by %ld, not %ld", name,
+	       counter(name) - before, want);
+}
+
+static void pageout(const char *start, size_t size)
+{
+	expect(!madvise((void *)start, size, MADV_PAGEOUT), "MADV_PAGEOUT: %s",
+	       strerror(errno));
+}
+
+static void pageout_underused(long live_pages)
+{
+	long written, whole;
+	struct area area;
+
+	need_swap();
+	set_threshold(MANY);
+	area = area_alloc(1, live_pages);
+	written = counter(WRITTEN);
+	whole = counter(WRITTEN_WHOLE);
+	pageout(area.base, area_size(&area));
+	expect_rise(WRITTEN_WHOLE, whole, 0);
+	expect_rise(WRITTEN, written, live_pages);
+	expect(cgroup_number("memory.swap.current") ==
+	       live_pages * (long)PAGE_SIZE, "swap holds other than %ld pages",
+	       live_pages);
+	area_verify(&area);
+}
+
+/* At the threshold it is in use, and goes as fast as it always did. */
+static void pageout_used(long live_pages)
+{
+	long written, whole;
+	struct area area;
+
+	need_swap();
+	set_threshold(MANY);
+	area = area_alloc(1, live_pages);
+	written = counter(WRITTEN);
+	whole = counter(WRITTEN_WHOLE);
+	pageout(area.base, area_size(&area));
+	expect_rise(WRITTEN_WHOLE, whole, 1);
+	expect_rise(WRITTEN, written, THP_PAGES);
+	area_verify(&area);
+}
+
+static void pageout_when_off(void)
+{
+	struct area area;
+	long whole;
+
+	need_swap();
+	set_threshold(MANY);
+	knob_set("shrink_underused", "0");
+	area = area_alloc(1, SPARSE);
+	whole = counter(WRITTEN_WHOLE);
+	pageout(area.base, area_size(&area));
+	expect_rise(WRITTEN_WHOLE, whole, 1);
+	area_verify(&area);
+}
+
+/* Reclaim comes to it by itself, before the shrinker has had a chance. */
+static void reclaim_underused(void)
+{
+	long written, whole;
+	struct area area;
+
+	need_swap();
+	set_threshold(MANY);
+	area = area_alloc(8, SPARSE);
+	written = counter(WRITTEN);
+	whole = counter(WRITTEN_WHOLE);
+	cgroup_write("memory.reclaim", "16M");
+	expect_rise(WRITTEN_WHOLE, whole, 0);
+	/* Pages of the test program itself go along. */
+	written = counter(WRITTEN) - written;
+	expect(written < 8 * THP_PAGES / 2, WRITTEN " rose by %ld", written);
+	expect(!area_huge(&area), "%ld huge pages are left", area_huge(&area));
+	area_verify(&area);
+}
+
+/* --- MADV_FREE --- */
+
+#define FREED_PAGES	64
+
+static struct area area_lazyfree(void)
+{
+	struct area area = area_map(1);
+	cpu_set_t cpus;
+
+	need_swap();
+	/* What one CPU has not yet put on a list, another does not see. */
+	CPU_ZERO(&cpus);
+	CPU_SET(0, &cpus);
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+	area_choose(&area, 0, THP_PAGES, WHOLE);
+	area_fill_small(&area);
+	expect(!madvise(area.base, FREED_PAGES * PAGE_SIZE, MADV_FREE),
+	       "MADV_FREE: %s", strerror(errno));
+	return area;
+}
+
+/* Somebody looks at a page while reclaim wants it: next time it is freed. */
+static void lazyfree_after_pin(void)
+{
+	struct area area = area_lazyfree();
+	long freed, written;
+	struct pin pin;
+
+	pin = pin_page(area_page(&area, 3));
+	pageout(area_page(&area, 3), PAGE_SIZE);
+	expect(page_has(area_page(&area, 3), PM_PRESENT),
+	       "freed although it is pinned");
+	unpin(pin);
+	freed = counter(LAZYFREED);
+	written = counter(WRITTEN);
+	pageout(area_page(&area, 3), PAGE_SIZE);
+	expect_rise(WRITTEN, written, 0);
+	expect_rise(LAZYFREED, freed, 1);
+	expect(!page_has(area_page(&area, 3), PM_PRESENT), "not freed");
+}
+
+/* Written to again, it is no longer for free, whoever looks at it. */
+static void lazyfree_written_again(long pinned)
+{
+	struct area area = area_lazyfree();
+	struct pin pin;
+
+	area_write(&area, 3, WHOLE);
+	if (pinned) {
+		pin = pin_page(area_page(&area, 3));
+		pageout(area_page(&area, 3), PAGE_SIZE);
+		unpin(pin);
+	}
+	pageout(area_page(&area, 3), PAGE_SIZE);
+	memset(area.live, GONE, FREED_PAGES);
+	area.live[3] = WHOLE;
+	memset(area_page(&area, 0), 0, 3 * PAGE_SIZE);
+	memset(area_page(&area, 4), 0, (FREED_PAGES - 4) * PAGE_SIZE);
+	area_verify(&area);
+}
+
+static const struct test tests[] = {
+	TEST_WITH("swap.underused_1_live", pageout_underused, 1, .swap = true),
+	TEST_WITH("swap.underused_64_live", pageout_underused, 64,
+		  .swap = true),
+	TEST_WITH("swap.underused_102_live", pageout_underused, 102,
+		  .swap = true),
+	TEST_WITH("swap.used_103_live", pageout_used, 103, .swap = true),
+	TEST_WITH("swap.used_512_live", pageout_used, 512, .swap = true),
+	TEST("swap.whole_when_off", pageout_when_off, .swap = true),
+	TEST("swap.reclaim_underused", reclaim_underused, .swap = true),
+	TEST("swap.lazyfree_after_pin", lazyfree_after_pin, .swap = true),
+	TEST_WITH("swap.lazyfree_written_again", lazyfree_written_again, false,
+		  .swap = true),
+	TEST_WITH("swap.lazyfree_written_again_pinned", lazyfree_written_again,
+		  true, .swap = true),
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests));
+}

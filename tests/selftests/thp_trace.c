@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What the kernel's trace tells about judgements, and about those not needed. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "thp_util.h"
+
+#define JUDGE	"huge_memory/mm_thp_judge"
+
+static void expect_events(const char *verdict, int want)
+{
+	int found = trace_lines("mm_thp_judge:", verdict);
+
+	expect(found == want, "%d events with %s, not %d", found, verdict,
+	       want);
+}
+
+/* One of each kind that user space can make for sure, and nothing else. */
+static void judge_verdicts(void)
+{
+	struct area sparse, dense, partial, locked, pinned;
+	struct pin pin;
+
+	set_threshold(MANY);
+	sparse = area_alloc(3, SPARSE);
+	dense = area_alloc(2, DENSE);
+	partial = area_alloc(4, DENSE);
+	area_make_partial(&partial);
+	locked = area_alloc(1, SPARSE);
+	expect(!mlock(locked.base, area_size(&locked)), "mlock: %s",
+	       strerror(errno));
+	pinned = area_alloc(1, SPARSE);
+	pin = pin_page(area_page(&pinned, 3));
+	trace_on(JUDGE, true);
+	trigger();
+	expect_events("verdict=underused, err=0", 3);
+	expect_events("verdict=well_used, err=0", 2);
+	expect_events("verdict=partially_mapped, err=0", 4);
+	expect_events("verdict=mlocked, err=0", 1);
+	expect_events("verdict=pinned, err=0", 1);
+	expect_events("", 11);
+	unpin(pin);
+	expect_split(&sparse);
+	expect_whole(&dense, "dense");
+}
+
+/* The page is named as the other files of the kernel name it. */
+static void judge_names_page(void)
+{
+	struct area area;
+	char text[64];
+
+	set_threshold(MANY);
+	area = area_alloc(1, DENSE);
+	trace_on(JUDGE, true);
+	trigger();
+	snprintf(text, sizeof(text), " pfn=0x%lx, nid=",
+		 pfn_of(area.base));
+	expect_events(text, 1);
+}
+
+/* --- an emptied queue is not visited again --- */
+
+static void empty_not_visited(void)
+{
+	struct area area;
+	int calls;
+
+	set_threshold(MANY);
+	area = area_alloc(4, SPARSE);
+	trigger();
+	expect_split(&area);
+	expect_queued(0);
+	trace_function("deferred_split_count");
+	/* The first visit finds that there is nothing, on every node. */
+	cgroup_write("memory.reclaim", "1M");
+	trace_clear();
+	cgroup_write("memory.reclaim", "1M");
+	calls = trace_lines("deferred_split_count", "");
+	expect(!calls, "an empty queue was visited %d times", calls);
+	/* And it is visited when there is something again. */
+	area_free(&area);
+	area = area_alloc(4, SPARSE);
+	cgroup_write("memory.reclaim", "1M");
+	expect(trace_lines("deferred_split_count", ""),
+	       "a queue with huge pages was not visited");
+}
+
+static const struct test tests[] = {
+	TEST("trace.judge_verdicts", judge_verdicts),
+	TEST("trace.judge_names_page", judge_names_page),
+	TEST("trace.empty_not_visited", empty_not_visited),
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests));
+}
