@@ -118,6 +118,17 @@ class Tree:
         (part / ".git" / "kernel-thp-base").write_text(digest)
         part.replace(self.folder)
 
+    def worktree(self, folder: Path, commit: str) -> None:
+        """Put a commit into a further working tree, where files that do not differ keep their time of change."""
+        if folder.exists():
+            try:
+                self.git("checkout", "--quiet", "--force", "--detach", commit, where=folder)
+                return
+            except subprocess.CalledProcessError:
+                shutil.rmtree(folder)  # it belonged to a tree that is gone
+        self.git("worktree", "prune")
+        self.git("worktree", "add", "--quiet", "--detach", "--force", str(folder), commit)
+
     def head(self) -> str:
         return self.git("rev-parse", "HEAD")
 

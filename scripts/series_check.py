@@ -1,62 +1,171 @@
-"""Compile every prefix of the series, with and without what it depends on; a warning is an error.
+"""Compile every prefix of the series for each variant of the kernel; a warning is an error.
 
-Only the directories that the series touches are compiled: this proves that each patch builds at its place, the package
-build proves that the whole does.
+A patch is compiled as far as it reaches: the files it changes and, when it changes a header, all files that the series
+changes. After the last one everything in their directories is compiled. This proves that each patch builds at its
+place, the package build proves that the whole does. What has compiled once is not compiled again, until a patch
+before it changes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from scripts import lock, series
-from scripts.console import BUILD, ROOT, main, run_logged, say, step
+from scripts import kconfig, lock, series
+from scripts.console import BUILD, ROOT, UserError, main, run_logged, say, step
 
 WORK = BUILD / "series-check"
 SOURCE = WORK / "src"
-COMPLETE = ROOT / "SOURCES" / "config" / "kernel-x86_64.config"
-VARIANTS = {
-    "thp-on": "",
-    "thp-off": "# CONFIG_TRANSPARENT_HUGEPAGE is not set\n",
-    "memcg-off": "# CONFIG_MEMCG is not set\n",
-}
+FRAGMENTS = Path(__file__).with_name("variants")
+PACKAGED = ROOT / "SOURCES" / "config" / "kernel-x86_64.config"
+COMMON = "CONFIG_WERROR=y\nCONFIG_DEBUG_INFO_NONE=y\n"
+# Not compiled for the kernel, or not by itself.
+APART = ("tools/", "scripts/", "Documentation/")
+CONDITION = r"^[ \t]*obj-\$\((CONFIG_\w+)\)[ \t]*\+=.*\b{}\.o\b"
 
 
-def touched(tree: series.Tree) -> list[str]:
-    """Return the directories with C files that the series changes, as make targets."""
-    files = tree.git("diff", "--name-only", "base", "HEAD", "--", "*.c").splitlines()
-    return sorted({f"{Path(name).parent}/" for name in files if not name.startswith("tools/")} | {"mm/"})
+@dataclass(frozen=True)
+class Variant:
+    """One configuration of one architecture: the base it starts from, then scripts/variants/<name>.config."""
+
+    name: str
+    arch: str = "x86"
+    defconfig: str = ""
+    compiler: str = "gcc"
+
+    @property
+    def out(self) -> Path:
+        return WORK / self.name
+
+    @property
+    def make(self) -> list[str]:
+        cc = f"CC=ccache {self.compiler}" if shutil.which("ccache") else f"CC={self.compiler}"
+        where = ["-C", str(SOURCE), f"O={self.out}", f"ARCH={'i386' if self.name == 'i386' else self.arch}"]
+        return ["make", "-s", *where, f"-j{os.cpu_count()}", cc, f"CROSS_COMPILE={self.compiler[:-len('gcc')]}"]
+
+    @cached_property
+    def fragment(self) -> str:
+        return (FRAGMENTS / f"{self.name}.config").read_text() + COMMON
+
+    def run(self, goals: list[str], what: str) -> None:
+        log = BUILD / "logs" / f"series-check-{self.name}.log"
+        todo = "mend the patch in build/tree, then `make refresh`"
+        run_logged([*self.make, *goals], log, f"{what} with {self.name}", todo)
+
+    def configure(self) -> None:
+        """Make the configuration from its base; stop if Kconfig grants less than the fragment asks for."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        config = self.out / ".config"
+        if self.defconfig:
+            self.run([self.defconfig], "configuration")
+        else:
+            shutil.copyfile(PACKAGED, config)
+        config.write_text(config.read_text() + self.fragment)
+        self.run(["olddefconfig"], "configuration")
+        have = kconfig.parse(config.read_text())
+        for option, value in kconfig.parse(self.fragment).items():
+            if have.get(option, "n") != value:
+                fragment = FRAGMENTS / f"{self.name}.config"
+                raise UserError(f"{fragment} asks for {option}={value}, Kconfig does not grant it", "mend the fragment")
+
+    def config(self) -> dict[str, str]:
+        return kconfig.parse((self.out / ".config").read_text())
 
 
-def compile_prefix(variant: str, patch: str, targets: list[str]) -> None:
-    out = WORK / variant
-    out.mkdir(parents=True, exist_ok=True)
-    cc = ["CC=ccache gcc"] if shutil.which("ccache") else []
-    make = ["make", "-s", "-C", str(SOURCE), f"O={out}", f"-j{os.cpu_count()}", *cc]
-    log, todo = BUILD / "logs" / f"series-check-{variant}.log", "mend the patch in build/tree, then `make refresh`"
-    if not (out / ".config").exists():
-        (out / ".config").write_text(f"{COMPLETE.read_text()}{VARIANTS[variant]}CONFIG_WERROR=y\n")
-    for goals in (["olddefconfig"], ["prepare"], targets):
-        run_logged([*make, *goals], log, f"{patch} with {variant}", todo)
+VARIANTS = (
+    Variant("thp-on"),
+    Variant("thp-off"),
+    Variant("memcg-off"),
+    Variant("i386", defconfig="i386_defconfig"),
+    Variant("arm64", arch="arm64", defconfig="defconfig", compiler="aarch64-linux-gnu-gcc"),
+)
+
+
+def enabled(source: Path, name: str, config: Mapping[str, str]) -> bool:
+    """Say whether a file is part of this kernel, by the Makefile beside it."""
+    makefile = source / Path(name).with_name("Makefile")
+    line = re.search(CONDITION.format(re.escape(Path(name).stem)), makefile.read_text(), re.MULTILINE)
+    return not line or config.get(line[1], "n") != "n"
+
+
+def concerns(name: str, arch: str) -> bool:
+    return not name.startswith(APART) and (not name.startswith("arch/") or name.startswith(f"arch/{arch}/"))
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The series up to and including one patch."""
+
+    patch: str
+    commit: str
+    tree: str
+    changed: tuple[str, ...]
+    last: bool
+
+    def goals(self, variant: Variant, everywhere: list[str]) -> list[str]:
+        """Return the make targets this patch can break."""
+        mine = [name for name in self.changed if concerns(name, variant.arch)]
+        header = any(name.endswith(".h") or Path(name).name == "Kconfig" for name in mine)
+        files = {name for name in mine if name.endswith(".c")} | set(everywhere if header or self.last else ())
+        config = variant.config()
+        files = {name for name in files if concerns(name, variant.arch) and enabled(SOURCE, name, config)}
+        folders = {f"{Path(name).parent}/" for name in files} if self.last else set()
+        return sorted({name[:-1] + "o" for name in files if (SOURCE / name).exists()} | folders)
+
+    def stamp(self, variant: Variant) -> Path:
+        """Name the file that says this has compiled; whatever has an effect on the result is in its name."""
+        inputs = f"{variant}{variant.fragment}{self.changed}{self.last}{PACKAGED.read_text()}"
+        return variant.out / "passed" / f"{self.tree}-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}"
+
+
+def prefixes(tree: series.Tree, patches: list[Path]) -> list[Prefix]:
+    commits = tree.git("rev-list", "--reverse", "base..HEAD").splitlines()
+    return [
+        Prefix(
+            patch.name,
+            commit,
+            tree.git("rev-parse", f"{commit}^{{tree}}"),
+            tuple(tree.git("diff", "--name-only", f"{commit}~", commit).splitlines()),
+            commit == commits[-1],
+        )
+        for commit, patch in zip(commits, patches)
+    ]
+
+
+def compile_prefix(prefix: Prefix, variant: Variant, everywhere: list[str]) -> None:
+    if not (variant.out / ".config").exists() or any("Kconfig" in name for name in prefix.changed):
+        variant.configure()
+    goals = prefix.goals(variant, everywhere)
+    if goals:
+        variant.run(goals, prefix.patch)
+    stamp = prefix.stamp(variant)
+    stamp.parent.mkdir(exist_ok=True)
+    stamp.touch()
 
 
 def command() -> None:
+    for variant in VARIANTS:
+        if not shutil.which(variant.compiler):
+            raise UserError(f"there is no {variant.compiler}, which {variant.name} is compiled with", "run `make deps`")
     patches, tree = series.place(lock.used())
-    targets = touched(tree)
-    shutil.rmtree(SOURCE, ignore_errors=True)
-    tree.git("worktree", "prune")
-    tree.git("worktree", "add", "--quiet", "--detach", "--force", str(SOURCE), "base")
-    try:
-        commits = tree.git("rev-list", "--reverse", "base..HEAD").splitlines()
-        for commit, patch in zip(commits, patches.patches()):
-            tree.git("checkout", "--quiet", commit, where=SOURCE)
-            with step(patch.name):
-                for variant in VARIANTS:
-                    compile_prefix(variant, patch.name, targets)
-    finally:
-        tree.git("worktree", "remove", "--force", str(SOURCE))
-    say(f"series-check: every prefix compiles ({', '.join(targets)}) with {', '.join(VARIANTS)}")
+    everywhere = tree.git("diff", "--name-only", "base", "HEAD", "--", "*.c").splitlines()
+    todo = [(prefix, variant) for prefix in prefixes(tree, patches.patches()) for variant in VARIANTS]
+    left = [(prefix, variant) for prefix, variant in todo if not prefix.stamp(variant).exists()]
+    say(f"series-check: {len(left)} of {len(todo)} combinations of prefix and variant are to be compiled")
+    at = ""
+    for prefix, variant in left:
+        if prefix.commit != at:
+            tree.worktree(SOURCE, prefix.commit)
+            at = prefix.commit
+        with step(f"{prefix.patch} with {variant.name}"):
+            compile_prefix(prefix, variant, everywhere)
+    say(f"series-check: every prefix compiles with {', '.join(variant.name for variant in VARIANTS)}")
 
 
 if __name__ == "__main__":
