@@ -1,0 +1,110 @@
+"""Boot a kernel image with an initramfs of selftests: the quick bench, in which proofs are made.
+
+It has no firmware, no boot loader, no disk and no distribution. What it says about a kernel is no verdict on a package.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.console import HEARTBEAT, ROOT, UserError, say, tail
+from tests.lab import ktap
+from tests.lab.accel import QEMU, accelerator
+from tests.lab.splats import fatal
+
+INIT = ROOT / "tests" / "prove" / "init"
+BOOT_LIMIT = 120.0
+MACHINE = ("-m", "2048", "-smp", "2", "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio")
+KERNEL_LINE = "console=ttyS0 quiet panic=-1 numa=fake=2"
+PROGRAM = re.compile(r"^### (\S+)$")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one test: `pass`, `fail` and `skip` are its own words; `lost`: the kernel died or hung."""
+
+    verdict: str
+    reason: str
+
+
+def archive(folder: Path, out: Path) -> None:
+    """Pack a directory into an initramfs."""
+    names = "\n".join(str(path.relative_to(folder)) for path in sorted(folder.rglob("*")))
+    with out.open("wb") as handle:
+        packer = subprocess.Popen(["gzip", "-1", "-n"], stdin=subprocess.PIPE, stdout=handle)
+        cpio = ["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"]
+        subprocess.run(cpio, cwd=folder, input=names.encode(), stdout=packer.stdin, check=True)
+        packer.communicate()
+        if packer.returncode:
+            raise subprocess.CalledProcessError(packer.returncode, "gzip")
+
+
+def base_archive(programs: Sequence[Path], folder: Path) -> Path:
+    """Make the part of the initramfs that all boots share."""
+    busybox = shutil.which("busybox")
+    if not busybox:
+        raise UserError("there is no busybox, the shell of the quick bench", "run `make deps`")
+    root = folder / "initramfs"
+    shutil.rmtree(root, ignore_errors=True)
+    for name in ("bin", "dev", "proc", "sys", "tests", "tmp"):
+        (root / name).mkdir(parents=True)
+    shutil.copy(busybox, root / "bin" / "busybox")
+    (root / "bin" / "sh").symlink_to("busybox")
+    shutil.copy(INIT, root / "init")
+    for program in programs:
+        shutil.copy(program, root / "tests" / program.name)
+    out = folder / "initramfs.gz"
+    archive(root, out)
+    return out
+
+
+def read_console(console: Path, todo: Mapping[str, Sequence[str]]) -> dict[str, Verdict]:
+    """Return what each test said; a test that was to run and said nothing is lost."""
+    lines = console.read_text(errors="replace").replace("\r", "").splitlines()
+    outputs: dict[str, list[str]] = {}
+    program = ""
+    for line in lines:
+        match = PROGRAM.match(line)
+        if match:
+            program = "" if match[1] == "ended" else match[1]
+        elif program:
+            outputs.setdefault(program, []).append(line)
+    why = fatal("\n".join(lines)) or "the kernel hung or the program died"
+    found = {}
+    for name, tests in todo.items():
+        said = {test.name: test for test in ktap.parse(outputs.get(name, [])).leaves()}
+        for test in tests:
+            found[test] = Verdict(said[test].verdict, said[test].reason) if test in said else Verdict("lost", why)
+    return found
+
+
+def run(image: Path, base: Path, todo: Mapping[str, Sequence[str]], folder: Path, limit: float) -> dict[str, Verdict]:
+    """Boot the image, run the programs of `todo` with their tests, and return a verdict for each test."""
+    work = folder / "todo"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    (work / "todo").write_text("".join(f"{name} {' '.join(tests)}\n" for name, tests in todo.items()))
+    archive(work, folder / "todo.gz")
+    initrd, console = folder / "initrd.gz", folder / "console.log"
+    initrd.write_bytes(base.read_bytes() + (folder / "todo.gz").read_bytes())
+    command = ["setpriv", "--pdeathsig", "KILL", QEMU, *accelerator(), *MACHINE]
+    command += ["-kernel", str(image), "-initrd", str(initrd), "-append", KERNEL_LINE]
+    end = time.monotonic() + BOOT_LIMIT + limit
+    with console.open("wb") as log:
+        machine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            while machine.poll() is None and time.monotonic() < end:
+                try:
+                    machine.wait(min(HEARTBEAT, max(0.1, end - time.monotonic())))
+                except subprocess.TimeoutExpired:
+                    say(f"  {(tail(console, 1) or ['booting'])[0].strip()[:100]}")
+        finally:
+            machine.kill()
+            machine.wait()
+    return read_console(console, todo)
