@@ -2,41 +2,53 @@
 
 The host has two NUMA nodes, because some selftests migrate huge pages. Nothing is faked between `dnf install`
 and the verdict. Results: build/gate/results.json, junit.xml, ktap/, vm/console.log.
+
+With --debug it judges the debug kernel, which after the selftests gets a churn of everything at once with failing
+allocations, and is asked for leaks. Results: the same in build/gate-debug/.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
+import os
 import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from scripts.console import BUILD, ROOT, UserError, main, say
-from tests.lab import image, repo, splats
+from scripts.console import ROOT, UserError, main, say
+from tests.lab import image, leaks, repo, splats
 from tests.lab.accel import accelerator
+from tests.lab.host import Host
 from tests.lab.judge import Required, judge, parse_required, reasons
 from tests.lab.ktap import Report, parse
 from tests.lab.results import Results, Step
-from tests.lab.vm import Vm
+from tests.lab.variant import DEBUG, NORMAL, Variant
+from tests.lab.vm import BOOT_TIMEOUT, COMMAND_TIMEOUT, Vm
 
-GATE = BUILD / "gate"
 REQUIRED = ROOT / "tests" / "selftests" / "required.txt"
+REQUIRED_DEBUG = ROOT / "tests" / "selftests" / "required-debug.txt"
 SELFTESTS = "/usr/libexec/kselftests"
 # The console has the time before each line, the journal has not.
 STAMP = re.compile(r"^\[ *\d+\.\d+\] ")
-PACKAGE = "kernel-thp-core"
-UNAME_FORMAT = "%{VERSION}-%{RELEASE}.%{ARCH}+thp"
-INSTALL_TIMEOUT = 600.0
+PACKAGE = NORMAL.core
+UNAME_FORMAT = NORMAL.uname_format
+GATE = NORMAL.results
 PROGRAM_TIMEOUT = 420.0
+CHURN_SECONDS = 600
+KMEMLEAK = "/sys/kernel/debug/kmemleak"
+# Shorter than this, an object is not looked at: whoever allocated it may be about to link it somewhere.
+LEAK_AGE = 6
 
 
 class Gate:
     """One run on one host; every step adds to the results, and the first one that fails ends the run."""
 
-    def __init__(self, vm: Vm, url: str, required: list[Required], results: Results) -> None:
+    def __init__(self, variant: Variant, vm: Vm, url: str, required: list[Required], results: Results) -> None:
+        self.variant = variant
         self.vm = vm
+        self.host = Host(vm)
         self.url = url
         self.required = required
         self.results = results
@@ -61,6 +73,8 @@ class Gate:
         self.boot_once()
         self.check_host()
         self.run_selftests()
+        if self.variant.debug:
+            self.find_leaks()
         self.scan()
         self.return_to_stock()
         self.results.complete = True
@@ -69,27 +83,18 @@ class Gate:
         with self.step("boot the stock kernel"):
             self.vm.wait_ssh()
             self.detail = self.results.stock = self.vm.run("uname -r").text
-            self.vm.run(f"bootctl set-default {self.entry(self.results.stock)}")
-
-    def dnf_install(self, *names: str) -> None:
-        """Install, and make sure that it is one transaction in dnf's history."""
-        log = self.vm.directory / "dnf.log"
-        done = self.vm.run(f"dnf -y install {' '.join(names)}", timeout=INSTALL_TIMEOUT, check=False)
-        with log.open("a") as handle:
-            handle.writelines(f"{line.seconds:6.1f} {line.text}\n" for line in done.lines)
-        if done.code != 0:
-            last = " / ".join(line.text for line in done.lines[-3:])
-            raise UserError(f"dnf install {' '.join(names)} ended with {done.code}: {last}", f"read {log}")
+            self.vm.run(f"bootctl set-default {self.host.entry(self.results.stock)}")
 
     def install_selftests(self) -> None:
         with self.step("dnf install kernel-thp-selftests, OOM experiment"):
-            self.vm.write("/etc/yum.repos.d/kernel-thp.repo", repo.repo_file(self.url))
-            self.dnf_install("kernel-thp-selftests")
+            self.host.use_repository(self.url)
+            self.host.install("kernel-thp-selftests")
             self.results.before = self.oom_experiment()
             self.detail = f"{len(self.results.before)} settings"
 
     def oom_experiment(self) -> list[str]:
-        report = self.vm.run(f"cd {SELFTESTS}/thp && ./thp_oom --report", check=False)
+        script = f"cd {SELFTESTS}/thp && ./thp_oom --report"
+        report = self.vm.run(script, timeout=COMMAND_TIMEOUT * self.variant.slow, check=False)
         lines = [line.text for line in report.lines if line.text.startswith("threshold=")]
         if not lines:
             said = " / ".join(line.text for line in report.lines[-3:])
@@ -97,58 +102,34 @@ class Gate:
         return lines
 
     def install_kernel(self) -> None:
-        with self.step("dnf install kernel-thp"):
-            self.dnf_install("kernel-thp", "kernel-thp-selftests")
-            self.results.nevra = self.vm.run(f"rpm -q {PACKAGE}").text
-            self.results.uname = self.vm.run(f"rpm -q --qf '{UNAME_FORMAT}' {PACKAGE}").text
+        with self.step(f"dnf install {self.variant.package}"):
+            self.host.install(self.variant.package, "kernel-thp-selftests")
+            core = self.variant.core
+            self.results.nevra = self.vm.run(f"rpm -q {core}").text
+            self.results.uname = self.vm.run(f"rpm -q --qf '{self.variant.uname_format}' {core}").text
             if len(self.results.nevra.splitlines()) != 1:
-                raise UserError(f"{PACKAGE} is not there exactly once: {self.results.nevra}", "look at build/repo")
+                raise UserError(f"{core} is not there exactly once: {self.results.nevra}", "look at its repository")
             self.detail = self.results.nevra
-            self.entry(self.results.uname)
-
-    def entry(self, uname: str) -> str:
-        """Return the file name of a kernel's boot entry, with its tries if it has any.
-
-        It is also the id to give systemd-boot 252. What bootctl lists as id lacks the tries, and the loader does not
-        find an entry by that (tests/kernel/test_boot_counting.py holds it to this).
-        """
-        form = re.compile(rf"lab-{re.escape(uname)}(?:\+\d+(?:-\d+)?)?\.conf")
-        names = self.vm.run("ls /efi/loader/entries").text.split()
-        found = [name for name in names if form.fullmatch(name)]
-        if len(found) != 1:
-            raise UserError(f"no single boot entry for {uname} among {names}", "check what kernel-install wrote")
-        return found[0]
-
-    def reboot_into(self, uname: str, entry: str) -> None:
-        """Reboot, and prove that this kernel runs and that it was the boot loader who chose it."""
-        self.vm.reboot()
-        running = self.vm.run("uname -r").text
-        if running != uname:
-            raise UserError(f"uname -r is {running}, expected {uname}", f"read {self.vm.console}")
-        selected = self.vm.loader_variable("LoaderEntrySelected")
-        if selected != entry:
-            raise UserError(f"the boot loader started {selected}, expected {entry}", f"read {self.vm.console}")
-        self.detail = f"{running}, the boot loader chose {selected}"
+            self.host.entry(self.results.uname)
 
     def boot_once(self) -> None:
-        with self.step("boot kernel-thp once"):
-            entry = self.entry(self.results.uname)
+        with self.step(f"boot {self.variant.package} once"):
+            entry = self.host.entry(self.results.uname)
             self.vm.run(f"bootctl set-oneshot {entry}")
-            self.reboot_into(self.results.uname, entry)
+            self.detail = self.host.reboot_into(self.results.uname, entry, BOOT_TIMEOUT * self.variant.slow)
 
     def return_to_stock(self) -> None:
         with self.step("reboot into the default, the stock kernel"):
-            self.reboot_into(self.results.stock, self.entry(self.results.stock))
+            entry = self.host.entry(self.results.stock)
+            self.detail = self.host.reboot_into(self.results.stock, entry, BOOT_TIMEOUT * self.variant.slow)
 
     def check_host(self) -> None:
         with self.step("check the host"):
-            self.vm.run(f"rpm -V {PACKAGE}")
-            history = self.vm.run("dnf history list kernel-thp").text
-            if "kernel-thp" not in history:
-                raise UserError("dnf history does not know kernel-thp", f"it says: {history}")
-            # systemd blesses the entry when boot-complete.target is reached: the tries go, the plus sign stays.
-            blessed = f"/efi/loader/entries/lab-{self.results.uname}.conf"
-            self.vm.run(f"timeout 60 sh -c 'until [ -e {blessed} ]; do sleep 1; done'", timeout=90)
+            self.vm.run(f"rpm -V {self.variant.core}")
+            history = self.vm.run(f"dnf history list {self.variant.package}").text
+            if self.variant.package not in history:
+                raise UserError(f"dnf history does not know {self.variant.package}", f"it says: {history}")
+            self.host.wait_blessed(self.results.uname, 60 * self.variant.slow)
             self.detail = "rpm -V clean, in dnf history, boot entry blessed"
 
     def run_selftests(self) -> None:
@@ -160,24 +141,48 @@ class Gate:
                     reports[entry] = self.run_program(entry)
             with self.step("OOM experiment"):
                 self.results.after = self.oom_experiment()
+            if self.variant.debug:
+                with self.step(f"thp:thp_churn, {churn_seconds()} s"):
+                    reports["thp:thp_churn"] = self.churn()
         finally:
             self.results.tests = judge(self.required, reports)
             self.results.reasons += reasons(self.results.tests, reports)
 
     def run_program(self, entry: str) -> Report:
-        log = GATE / "ktap" / f"{entry.replace(':', '-')}.log"
+        # Through cat, as the runner opens /dev/stdout again, which a socket does not allow.
+        runner = f"THP_TEST_SLOW={self.variant.slow} {SELFTESTS}/run_kselftest.sh -t {entry} 2>&1 | cat"
+        return self.report(entry.replace(":", "-"), runner, PROGRAM_TIMEOUT * self.variant.slow)
+
+    def churn(self) -> Report:
+        """Outside of the runner, which has no arguments; what it reports is judged like all the rest."""
+        seconds = churn_seconds()
+        return self.report("thp_churn", f"cd {SELFTESTS}/thp && ./thp_churn {seconds}", 3.0 * seconds + 900)
+
+    def report(self, name: str, script: str, timeout: float) -> Report:
+        log = self.variant.results / "ktap" / f"{name}.log"
         log.parent.mkdir(exist_ok=True)
         with log.open("w") as handle:
-            # Through cat, as the runner opens /dev/stdout again, which a socket does not allow.
             done = self.vm.run(
-                f"{SELFTESTS}/run_kselftest.sh -t {entry} 2>&1 | cat",
-                timeout=PROGRAM_TIMEOUT,
+                script,
+                timeout=timeout,
+                check=False,
                 on_line=lambda line: print(line, file=handle, flush=True),
             )
         report = parse([line.text for line in done.lines], [line.seconds for line in done.lines])
         verdicts = [leaf.verdict for leaf in report.leaves()]
         self.detail = ", ".join(f"{verdicts.count(word)} {word}" for word in sorted(set(verdicts)))
         return report
+
+    def find_leaks(self) -> None:
+        """Two scans, as an object counts as lost only when the second one still finds nothing that points at it."""
+        with self.step("look for leaks"):
+            for _ in range(2):
+                self.vm.run(f"sleep {LEAK_AGE}; echo scan > {KMEMLEAK}", timeout=90.0 * self.variant.slow)
+            found = self.vm.run(f"cat {KMEMLEAK}", timeout=30.0 * self.variant.slow)
+            (self.variant.results / "kmemleak.txt").write_text(f"{found.text}\n")
+            lost = leaks.leaks(found.text, splats.allowed(leaks.ALLOWED))
+            self.results.reasons += [f"kmemleak: {line}" for line in lost]
+            self.detail = f"{len(lost)} place(s)"
 
     def scan(self) -> None:
         with self.step("scan console and kernel log"):
@@ -195,10 +200,23 @@ class Gate:
                 self.results.reasons.append(reason)
 
 
-def subject() -> str:
+def churn_seconds() -> int:
+    text = os.environ.get("CHURN_SECONDS", str(CHURN_SECONDS))
+    if not text.isdecimal() or int(text) == 0:
+        raise UserError(f"CHURN_SECONDS is `{text}`", "give it a number of seconds")
+    return int(text)
+
+
+def required(variant: Variant) -> list[Required]:
+    files = [REQUIRED, REQUIRED_DEBUG] if variant.debug else [REQUIRED]
+    return [want for path in files for want in parse_required(path.read_text(), path.name)]
+
+
+def subject(variant: Variant = NORMAL) -> str:
     """Return a hash of what the gate judges and by which rules."""
     total = hashlib.sha256(image.digest().encode())
-    for path in (repo.REPO / "repodata" / "repomd.xml", REQUIRED, splats.ALLOWED):
+    rules = [REQUIRED, splats.ALLOWED] + ([REQUIRED_DEBUG, leaks.ALLOWED] if variant.debug else [])
+    for path in (variant.repo / "repodata" / "repomd.xml", *rules):
         total.update(path.read_bytes())
     return total.hexdigest()
 
@@ -213,33 +231,42 @@ def latest() -> Results:
     return run()
 
 
-def run() -> Results:
+def run(variant: Variant = NORMAL) -> Results:
     """Run the gate from start to end and write its results, also when it fails halfway."""
     results = Results()
-    GATE.mkdir(parents=True, exist_ok=True)
-    (GATE / "results.json").unlink(missing_ok=True)
-    required = parse_required(REQUIRED.read_text(), REQUIRED.name)
+    folder = variant.results
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").unlink(missing_ok=True)
+    wanted = required(variant)
+    # Before anything is started: mistakes in these files, and in the environment.
     splats.allowed()
+    splats.allowed(leaks.ALLOWED)
+    churn_seconds()
     disk = image.build()
-    results.tests = judge(required, {})
+    results.tests = judge(wanted, {})
     results.accelerator = accelerator()[1].split(",")[0]
-    with repo.served() as url, Vm(disk, GATE / "vm", "gate", nodes=2) as vm:
-        results.subject = subject()
-        gate = Gate(vm, url, required, results)
+    machine = Vm(disk, folder / "vm", folder.name, memory_mib=variant.memory_mib, nodes=2)
+    with repo.served(variant.repo) as url, machine as vm:
+        results.subject = subject(variant)
+        gate = Gate(variant, vm, url, wanted, results)
         try:
             gate.run()
         except UserError as error:
             results.reasons.insert(0, str(error))
         # Also after a failure, which the kernel may have explained there.
         gate.complain(vm.console_text())
-        results.write(GATE)
+        results.write(folder)
     return results
 
 
 def command() -> int:
-    results = run()
+    parser = argparse.ArgumentParser(description="Install, boot and judge the kernel in a virtual host.")
+    parser.add_argument("--debug", action="store_true", help="judge the debug kernel")
+    variant = DEBUG if parser.parse_args().debug else NORMAL
+    results = run(variant)
     print(results.table())
-    say(f"results: {Path('build/gate/results.json')}, {Path('build/gate/junit.xml')}")
+    folder = variant.results.relative_to(ROOT)
+    say(f"results: {folder / 'results.json'}, {folder / 'junit.xml'}")
     return 0 if results.verdict == "pass" else 1
 
 

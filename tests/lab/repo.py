@@ -25,7 +25,8 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 def served(directory: Path = REPO) -> Iterator[str]:
     """Serve a repository on a free loopback port, and yield its URL as a guest sees it."""
     if not (directory / "repodata" / "repomd.xml.asc").exists():
-        raise UserError(f"no signed repository in {directory}", "run `make rpms`")
+        hint = "`make rpms DEBUG=1`" if directory.name.endswith("-debug") else "`make rpms`"
+        raise UserError(f"no signed repository in {directory}", f"run {hint}")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(directory)))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

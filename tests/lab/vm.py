@@ -276,6 +276,19 @@ class Vm:
     def write(self, path: str, text: str) -> None:
         self.run(f"mkdir -p $(dirname {path}) && cat > {path}", stdin=text)
 
+    def unpack(self, archive: Path, directory: str) -> None:
+        """Copy the files of a tar archive into the guest."""
+        script = f"mkdir -p {directory} && tar -x -C {directory} -f -"
+        with archive.open("rb") as content:
+            done = subprocess.run(
+                [*self.ssh_command(), script], stdin=content, capture_output=True, text=True, timeout=COMMAND_TIMEOUT
+            )
+        if done.returncode != 0:
+            self.watch()
+            raise UserError(
+                f"{self.name}: {archive.name} cannot be unpacked: {done.stderr.strip()}", "look at its disk"
+            )
+
     def loader_variable(self, name: str) -> str:
         """Return a string that systemd-boot left for the running system: four bytes of attributes, then UTF-16."""
         return self.run(f"cat {EFIVARS}/{name}-{LOADER_GUID} | tail -c +5 | tr -d '\\000'").text
