@@ -1,8 +1,9 @@
 """Make the kernel configuration from its fragments, and refuse one that is not what was asked for.
 
 The complete configuration is kept beside the fragments: the fragments say why, the complete file answers every question
-of Kconfig, so that a question nobody has answered is noticed. This file is also a source of the package, where nothing
-else of the project is at hand: it uses the standard library only.
+of Kconfig, so that a question nobody has answered is noticed. On a distribution's own configuration only some fragments
+are laid, and Kconfig's defaults answer the rest. This file is also a source of the package, where nothing else of the
+project is at hand: it uses the standard library only.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ASSIGNMENT = re.compile(r"^(?:(CONFIG_\w+)=(.*)|# (CONFIG_\w+) is not set)$")
 DEFINITION = re.compile(r"^\s*(?:menu)?config\s+(\w+)\s*$", re.MULTILINE)
 DEFCONFIG = Path("arch/x86/configs/x86_64_defconfig")
+# The smallest configuration Kconfig makes for x86 (tinyconfig) answers many more questions than this.
+FEWEST_OPTIONS = 200
+# What Kconfig says of an option that is not there, and of one that is an empty string.
+ABSENT = ("n", '""')
 
 
 class ConfigError(Exception):
@@ -35,6 +41,21 @@ def parse(text: str) -> dict[str, str]:
     return found
 
 
+def reasons(text: str) -> dict[str, str]:
+    """Return the comment above each option: it is the reason of all options up to the next empty line."""
+    found = {}
+    comment: list[str] = []
+    for line in text.splitlines():
+        match = ASSIGNMENT.match(line)
+        if match:
+            found[match[1] or match[3]] = " ".join(comment)
+        elif line.startswith("# "):
+            comment.append(line[2:])
+        else:
+            comment = []
+    return found
+
+
 def known_options(tree: Path) -> set[str]:
     """Return every option the tree's Kconfig files define for this architecture."""
     names: set[str] = set()
@@ -48,17 +69,30 @@ def known_options(tree: Path) -> set[str]:
     return names
 
 
-def asked(fragments: Sequence[Path], known: set[str]) -> dict[str, tuple[str, str]]:
-    """Return what the fragments ask for, as option -> (value, fragment)."""
-    wanted: dict[str, tuple[str, str]] = {}
+@dataclass(frozen=True)
+class Wish:
+    """The value a fragment asks for, and why."""
+
+    value: str
+    fragment: str
+    reason: str
+
+
+def asked(fragments: Sequence[Path], known: set[str]) -> dict[str, Wish]:
+    """Return what the fragments ask for, by option."""
+    wanted: dict[str, Wish] = {}
     wrong = []
     for fragment in fragments:
-        for option, value in parse(fragment.read_text()).items():
+        text = fragment.read_text()
+        why = reasons(text)
+        for option, value in parse(text).items():
+            wish = Wish(value, fragment.name, why[option])
             if option not in known:
                 wrong.append(f"{option}: {fragment.name} asks for it, this kernel has no such option")
-            elif option in wanted and wanted[option][0] != value:
-                wrong.append(f"{option}: {wanted[option][1]} asks for {wanted[option][0]}, {fragment.name} for {value}")
-            wanted[option] = (value, fragment.name)
+            elif option in wanted and wanted[option].value != value:
+                other = wanted[option]
+                wrong.append(f"{option}: {other.fragment} asks for {other.value}, {fragment.name} for {value}")
+            wanted[option] = wish
     if wrong:
         raise ConfigError("\n".join(wrong))
     return wanted
@@ -72,14 +106,15 @@ def make(tree: Path, *targets: str) -> str:
     return done.stdout
 
 
-def verify(tree: Path, wanted: dict[str, tuple[str, str]]) -> None:
+def verify(tree: Path, wanted: dict[str, Wish]) -> None:
     """Stop at an option that was asked for and is not in the tree's .config."""
     have = parse((tree / ".config").read_text())
-    missing = [
-        f"{option}: {fragment} asks for {value}, Kconfig made it {have.get(option, 'n')}"
-        for option, (value, fragment) in wanted.items()
-        if have.get(option, "n") != value
-    ]
+    missing = []
+    for option, wish in wanted.items():
+        value = have.get(option, "n")
+        if value != wish.value and not (value in ABSENT and wish.value in ABSENT):
+            asks = f"{option}: {wish.fragment} asks for {wish.value}, Kconfig made it {value}"
+            missing.append(f"{asks} ({wish.reason})" if wish.reason else asks)
     if missing:
         raise ConfigError("\n".join(missing))
 
@@ -95,24 +130,44 @@ def check(tree: Path, config: Path, fragments: Sequence[Path]) -> None:
     verify(tree, wanted)
 
 
-def generate(tree: Path, config: Path, fragments: Sequence[Path]) -> None:
-    """Write the complete configuration anew: the kernel's default for this architecture, then the fragments."""
+def merge(tree: Path, base: Sequence[Path], fragments: Sequence[Path]) -> None:
+    """Put the base, then the fragments into the tree; only what the fragments ask for has to be granted."""
     wanted = asked(fragments, known_options(tree))
-    pieces = [tree / DEFCONFIG, *fragments]
-    (tree / ".config").write_text("".join(piece.read_text() for piece in pieces))
+    (tree / ".config").write_text("".join(f"{piece.read_text()}\n" for piece in (*base, *fragments)))
     make(tree, "olddefconfig")
     verify(tree, wanted)
+
+
+def generate(tree: Path, config: Path, base: Sequence[Path], fragments: Sequence[Path]) -> None:
+    """Write the complete configuration anew: the kernel's default for this architecture, the base, the fragments."""
+    merge(tree, [tree / DEFCONFIG, *base], fragments)
     answers = [line for line in (tree / ".config").read_text().splitlines() if not line.startswith("# Linux/")]
     part = config.with_suffix(".part")
     part.write_text("\n".join(answers) + "\n")
     part.replace(config)
 
 
+def foreign(path: Path) -> Path:
+    """Return a configuration that is not ours, after a look at whether it can be one for this kernel."""
+    try:
+        options = parse(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        options = {}
+    if len(options) < FEWEST_OPTIONS:
+        raise ConfigError(f"{path}: not the configuration of a kernel")
+    if options.get("CONFIG_X86_64", "n") != "y":
+        raise ConfigError(f"{path}: a configuration for another architecture than x86_64")
+    return path
+
+
 def command_line() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("action", choices=["check", "generate"])
     parser.add_argument("--tree", type=Path, required=True, help="kernel tree; its .config is written")
-    parser.add_argument("--config", type=Path, required=True, help="the complete configuration")
+    start = parser.add_mutually_exclusive_group(required=True)
+    start.add_argument("--config", type=Path, help="a complete configuration, to be checked against the fragments")
+    start.add_argument("--base", type=Path, help="a distribution's configuration, to lay the fragments over")
     parser.add_argument("fragments", nargs="+", type=Path)
     return parser.parse_args()
 
@@ -120,7 +175,9 @@ def command_line() -> argparse.Namespace:
 if __name__ == "__main__":
     arguments = command_line()
     try:
-        action = check if arguments.action == "check" else generate
-        action(arguments.tree, arguments.config, sorted(arguments.fragments))
+        if arguments.base:
+            merge(arguments.tree, [foreign(arguments.base)], sorted(arguments.fragments))
+        else:
+            check(arguments.tree, arguments.config, sorted(arguments.fragments))
     except ConfigError as error:
-        sys.exit(f"error: the kernel configuration is not what was asked for; mend SOURCES/config/:\n{error}")
+        sys.exit(f"error: the kernel configuration is not what was asked for:\n{error}")

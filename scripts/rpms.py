@@ -1,11 +1,13 @@
 """Build the packages, sign them, and put them into build/repo as a dnf repository.
 
 The kernel and its selftests are two builds of one spec, so that a changed test does not compile a kernel. A build whose
-inputs, by content, are those of the last one is skipped.
+inputs, by content, are those of the last one is skipped. The debug kernel, and a kernel on another configuration, are
+further builds of that spec; each gets a repository of its own, complete with the selftests, in build/repo-NAME.
 """
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import hashlib
 import os
@@ -13,17 +15,21 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import lock, series, signing
+from scripts import config, lock, series, signing
 from scripts.console import BUILD, ROOT, UserError, main, run_logged, say, step
 
 SPEC = ROOT / "SPECS" / "kernel-thp.spec"
 TESTS = ROOT / "tests" / "selftests"
 WORK = BUILD / "rpmbuild"
 REPO = BUILD / "repo"
+REPO_DEBUG = BUILD / "repo-debug"
+REPO_BASE = BUILD / "repo-base"
+SCRIPTS = tuple(ROOT / "scripts" / name for name in ("kconfig.py", "split_modules.py"))
+CORE_MODULES = ROOT / "SOURCES" / "core-modules.txt"
 NEEDED_GIB = 15
 KEY_NAME = "RPM-GPG-KEY-kernel-thp"
 TOOLS = (
@@ -35,15 +41,16 @@ HEADERS = ("libelf.h", "openssl/ssl.h")
 
 @dataclass(frozen=True)
 class Stage:
-    """One run of rpmbuild: what it makes, what it leaves out, which files of its own make it what it is."""
+    """One run of rpmbuild: its options, and which files of its own make it what it is."""
 
     name: str
-    without: str
+    options: tuple[str, ...]
     inputs: tuple[Path, ...]
+    root: Path = WORK
 
     @property
     def folder(self) -> Path:
-        return WORK / self.name
+        return self.root / self.name
 
     @property
     def packages(self) -> list[Path]:
@@ -54,14 +61,28 @@ class Stage:
         return self.folder / "stamp"
 
 
-def stages() -> tuple[Stage, Stage]:
-    scripts = [ROOT / "scripts" / name for name in ("kconfig.py", "split_modules.py")]
-    config = sorted((ROOT / "SOURCES" / "config").glob("*.config"))
-    tests = sorted(path for path in TESTS.rglob("*") if path.is_file())
-    return (
-        Stage("kernel", "selftests", (*config, ROOT / "SOURCES" / "core-modules.txt", *scripts)),
-        Stage("selftests", "kernel", tuple(tests)),
-    )
+def kernel() -> Stage:
+    inputs = (config.COMPLETE, *config.FRAGMENTS, CORE_MODULES, *SCRIPTS)
+    return Stage("kernel", ("--without=selftests",), inputs)
+
+
+def selftests() -> Stage:
+    return Stage("selftests", ("--without=kernel",), tuple(tests()))
+
+
+def debug() -> Stage:
+    inputs = (config.COMPLETE_DEBUG, config.DEBUG, config.REQUIRED, CORE_MODULES, *SCRIPTS)
+    return Stage("debug", ("--without=selftests", "--with=debug"), inputs)
+
+
+def on_base(base: Path) -> Stage:
+    """Return the build of the normal kernel on another configuration than ours."""
+    options = ("--without=selftests", f"--define=base_config {base}")
+    return Stage("base", options, (base, *config.OURS, CORE_MODULES, *SCRIPTS))
+
+
+def tests() -> list[Path]:
+    return sorted(path for path in TESTS.rglob("*") if path.is_file())
 
 
 def patches() -> list[Path]:
@@ -73,7 +94,8 @@ def digest(stage: Stage) -> str:
     total = hashlib.sha256(lock.used().line().encode())
     for path in [SPEC, *patches(), *stage.inputs]:
         content = path.read_bytes()
-        total.update(f"{path.relative_to(ROOT)} {len(content)}\n".encode() + content)
+        name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name
+        total.update(f"{name} {len(content)}\n".encode() + content)
     return total.hexdigest()
 
 
@@ -99,29 +121,29 @@ def pack_tests(target: Path) -> None:
         return member
 
     with tarfile.open(target, "w") as archive:
-        for path in sorted(path for path in TESTS.rglob("*") if path.is_file()):
+        for path in tests():
             archive.add(path, f"thp/{path.relative_to(TESTS)}", filter=plain)
 
 
 def stage_sources(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    kernel = stages()[0]
     source = lock.used()
     (folder / source.path.name).symlink_to(source.path)
-    for path in [*patches(), *kernel.inputs]:
+    # rpmbuild asks for every source of the spec, whatever it is told to build.
+    for path in [*patches(), *config.FOLDER.glob("*.config"), CORE_MODULES, *SCRIPTS]:
         shutil.copyfile(path, folder / path.name)
     pack_tests(folder / "selftests.tar")
 
 
-def compiler() -> tuple[list[str], dict[str, str]]:
+def compiler(stage: Stage) -> tuple[list[str], dict[str, str]]:
     """Return rpmbuild's options and environment for ccache, set so that another clone finds the same entries."""
     if not shutil.which("ccache"):
         return [], {}
     # Not ccache's depend mode, though it is faster: it overlooks .incbin, and so takes the last build's module key and
     # even its compressed kernel for this one's.
     return ["--define=kernel_cc ccache gcc"], {
-        "CCACHE_BASEDIR": str(WORK),
+        "CCACHE_BASEDIR": str(stage.root),
         "CCACHE_NOHASHDIR": "1",
         "CCACHE_NODEPEND": "1",
     }
@@ -135,7 +157,7 @@ def build(stage: Stage) -> None:
     check_host()
     stage_sources(stage.folder / "SOURCES")
     shutil.rmtree(stage.folder / "RPMS", ignore_errors=True)
-    options, env = compiler()
+    options, env = compiler(stage)
     if Path("/etc/debian_version").exists():
         # Debian's packages are not in the rpm database; `make deps` and check_host() look after them.
         options.append("--nodeps")
@@ -143,7 +165,7 @@ def build(stage: Stage) -> None:
     log = BUILD / "logs" / f"rpmbuild-{stage.name}.log"
     with step(f"rpmbuild {stage.name}"):
         run_logged(
-            ["rpmbuild", "-bb", f"--without={stage.without}", *defines, *options, str(SPEC)],
+            ["rpmbuild", "-bb", *stage.options, *defines, *options, str(SPEC)],
             log,
             f"rpmbuild {stage.name}",
             "mend what the log says, then run `make rpms` again",
@@ -152,49 +174,68 @@ def build(stage: Stage) -> None:
     stage.stamp.write_text(wanted)
 
 
-def publish(built: tuple[Stage, ...]) -> None:
-    """Make the signed repository under another name and put it in place of the old one when it is complete."""
+def publish(built: list[Stage], repo: Path) -> None:
+    """Make the repository anew if it is not that of the present packages."""
     wanted = "".join(f"{stage.stamp.read_text()}\n" for stage in built)
-    stamp = REPO / ".inputs"
+    stamp = repo / ".inputs"
     if stamp.exists() and stamp.read_text() == wanted:
-        say(f"rpms: {REPO} is up to date")
+        say(f"rpms: {repo} is up to date")
         return
-    part, old = REPO.with_suffix(".part"), REPO.with_suffix(".old")
+    with step("sign the packages, make the repository"):
+        make_repository([path for stage in built for path in stage.packages], repo, wanted)
+
+
+def make_repository(packages: list[Path], repo: Path, inputs: str) -> None:
+    """Make a signed repository under another name and put it in place of the old one when it is complete."""
+    part, old = repo.with_suffix(".part"), repo.with_suffix(".old")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    with step("sign the packages, make the repository"), signing.keyring() as home:
-        packages = [Path(shutil.copy2(path, part)) for stage in built for path in stage.packages]
-        signing.sign_packages(home, packages)
+    with signing.keyring() as home:
+        signing.sign_packages(home, [Path(shutil.copy2(path, part)) for path in packages])
         subprocess.run(["createrepo_c", "--quiet", str(part)], check=True, stdin=subprocess.DEVNULL)
         signing.sign_file(home, part / "repodata" / "repomd.xml")
         signing.export(home, part / KEY_NAME)
-    (part / ".inputs").write_text(wanted)
+    (part / ".inputs").write_text(inputs)
     shutil.rmtree(old, ignore_errors=True)
-    if REPO.exists():
-        REPO.rename(old)
-    part.rename(REPO)
+    if repo.exists():
+        repo.rename(old)
+    part.rename(repo)
     shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Let one build at a time work in build/rpmbuild."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    with (WORK / "lock").open("w") as handle:
+def alone(stage: Stage) -> Iterator[None]:
+    """Let one command at a time work on a stage."""
+    stage.root.mkdir(parents=True, exist_ok=True)
+    with stage.folder.with_suffix(".lock").open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("rpms: another build is running, waiting for it")
+            say(f"rpms: another command builds {stage.name}, waiting for it")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 def command() -> None:
-    with alone():
-        built = stages()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    variant = parser.add_mutually_exclusive_group()
+    variant.add_argument("--debug", action="store_true", help="build kernel-thp-debug, into build/repo-debug")
+    variant.add_argument(
+        "--base-config", type=Path, metavar="FILE", help="build on a distribution's configuration, into build/repo-base"
+    )
+    given = parser.parse_args()
+    if given.debug:
+        chosen, repo = debug(), REPO_DEBUG
+    elif given.base_config:
+        chosen, repo = on_base(config.base_file(given.base_config)), REPO_BASE
+    else:
+        chosen, repo = kernel(), REPO
+    built = [chosen, selftests()]
+    with ExitStack() as locks:
         for stage in built:
+            locks.enter_context(alone(stage))
             build(stage)
-        publish(built)
+        publish(built, repo)
 
 
 if __name__ == "__main__":

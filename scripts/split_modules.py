@@ -19,14 +19,17 @@ def dependencies(modules_dep: str) -> dict[str, list[str]]:
     return {module: needed.split() for module, _, needed in lines}
 
 
-def split(needs: dict[str, list[str]], wanted: list[str]) -> tuple[set[str], set[str]]:
-    """Return the modules of -core, closed under dependency, and the others."""
+def split(needs: dict[str, list[str]], wanted: list[str], any_config: bool = False) -> tuple[set[str], set[str]]:
+    """Return the modules of -core, closed under dependency, and the others.
+
+    What is wanted and not there is an error, unless the configuration is any other than the one the list was made for.
+    """
     core: set[str] = set()
     for entry in wanted:
         chosen = {
             module for module in needs if f"kernel/{entry}/" in module or SUFFIX.sub("", module) == f"kernel/{entry}"
         }
-        if not chosen:
+        if not chosen and not any_config:
             sys.exit(f"error: core-modules.txt names {entry}, but this build has no module there; remove the line")
         core |= chosen
     # modules.dep lists indirect dependencies as well, so one pass closes the set.
@@ -41,12 +44,13 @@ def main() -> None:
     parser.add_argument("wanted", type=Path, help="core-modules.txt")
     parser.add_argument("core", type=Path, help="file list to write for -core")
     parser.add_argument("modules", type=Path, help="file list to write for -modules")
+    parser.add_argument("--any-config", action="store_true", help="pass over lines that name nothing in this build")
     given = parser.parse_args()
 
     installed = given.root / given.directory.relative_to("/")
     text = given.wanted.read_text().splitlines()
     wanted = [line for line in text if line and not line.startswith("#")]
-    core, others = split(dependencies((installed / "modules.dep").read_text()), wanted)
+    core, others = split(dependencies((installed / "modules.dep").read_text()), wanted, given.any_config)
     folders = sorted(path.relative_to(installed) for path in (installed / "kernel").rglob("*") if path.is_dir())
     owned = ["kernel", *map(str, folders)]
     given.core.write_text(

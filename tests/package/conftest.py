@@ -35,13 +35,18 @@ class Packages:
         return set(self.ask(name, *question).splitlines())
 
 
+def find(repo: Path) -> Packages:
+    """Return the packages of a repository."""
+    found = {}
+    for path in repo.glob("*.rpm"):
+        found[run("rpm", "-qp", "--nosignature", "--queryformat", "%{NAME}", str(path)).stdout] = path
+    assert found, f"there is no package in {repo}: run `make rpms`"
+    return Packages(found)
+
+
 @pytest.fixture(scope="session")
 def packages() -> Packages:
-    found = {}
-    for path in rpms.REPO.glob("*.rpm"):
-        found[run("rpm", "-qp", "--nosignature", "--queryformat", "%{NAME}", str(path)).stdout] = path
-    assert found, "run `make rpms`"
-    return Packages(found)
+    return find(rpms.REPO)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from scripts import lock, rpms
@@ -38,3 +40,38 @@ def test_halves_are_built_apart(without: str, left: str) -> None:
 
 def test_another_base_can_be_built() -> None:
     assert "linux-6.1.999.tar.xz" in parse("--define=base 6.1.999")
+
+
+def test_debug_variant_is_another_kernel() -> None:
+    text = parse("--with=debug")
+    assert "Name:           kernel-thp-debug\n" in text
+    assert f"kernel-thp-debug-uname-r = {lock.read()[0].version}-1.x86_64+thp.debug" in text
+    assert "%package devel" not in text
+    assert "/kernel-x86_64-debug.config" in text
+
+
+def test_next_release_has_another_name() -> None:
+    assert f"kernel-thp-core-uname-r = {lock.read()[0].version}-2.x86_64+thp" in parse("--define=spin 2")
+
+
+def test_base_configuration_takes_the_place_of_ours(tmp_path: Path) -> None:
+    base = tmp_path / "base.config"
+    base.touch()
+    text = parse(f"--define=base_config {base}")
+    assert f"--base '{base}'" in text
+    assert "/kernel-x86_64.config" not in text
+
+
+def test_unreadable_base_configuration_is_named_before_anything_is_done(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.config"
+    done = run("rpmspec", "-P", f"--define=base_config {missing}", str(rpms.SPEC))
+    assert done.returncode != 0
+    assert f"base_config: cannot read {missing}; give the configuration of a kernel" in done.stderr
+
+
+def test_debug_kernel_has_one_configuration_only(tmp_path: Path) -> None:
+    base = tmp_path / "base.config"
+    base.touch()
+    done = run("rpmspec", "-P", "--with=debug", f"--define=base_config {base}", str(rpms.SPEC))
+    assert done.returncode != 0
+    assert "base_config is for the normal kernel" in done.stderr

@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from scripts import kconfig, lock, series
+from scripts.config import COMPLETE, COMPLETE_DEBUG, DEBUG, FRAGMENTS, OURS, REQUIRED
 from scripts.console import ROOT
 
-FOLDER = ROOT / "SOURCES" / "config"
-COMPLETE = FOLDER / "kernel-x86_64.config"
-FRAGMENTS = sorted(FOLDER.glob("[0-9]*.config"))
+# Each complete configuration, with what is laid first and what has to be granted.
+NORMAL_KERNEL = (COMPLETE, [], FRAGMENTS)
+DEBUG_KERNEL = (COMPLETE_DEBUG, FRAGMENTS, [DEBUG, REQUIRED])
+KERNELS = pytest.mark.parametrize(
+    ("complete", "base", "fragments"), [NORMAL_KERNEL, DEBUG_KERNEL], ids=["normal", "debug"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +40,22 @@ def fragment(folder: Path, text: str) -> Path:
     return path
 
 
-def test_complete_configuration_answers_and_grants_everything(tree: Path) -> None:
-    kconfig.check(tree, COMPLETE, FRAGMENTS)
+@KERNELS
+def test_complete_configuration_answers_and_grants_everything(
+    tree: Path, complete: Path, base: list[Path], fragments: list[Path]
+) -> None:
+    kconfig.check(tree, complete, fragments)
 
 
-def test_complete_configuration_is_what_the_fragments_make(tree: Path, tmp_path: Path) -> None:
+@KERNELS
+def test_complete_configuration_is_what_the_fragments_make(
+    tree: Path, tmp_path: Path, complete: Path, base: list[Path], fragments: list[Path]
+) -> None:
     made = tmp_path / "made.config"
-    kconfig.generate(tree, made, FRAGMENTS)
+    kconfig.generate(tree, made, base, fragments)
     # What Kconfig finds out about the compiler is not an answer.
     probed = re.compile(r"CONFIG_(CC|GCC|CLANG|AS|LD|LLD|RUSTC|PAHOLE|TOOLS|HAVE|ARCH|HAS)_")
-    kept, new = (kconfig.parse(path.read_text()) for path in (COMPLETE, made))
+    kept, new = (kconfig.parse(path.read_text()) for path in (complete, made))
     differ = {name for name in kept.keys() | new.keys() if kept.get(name) != new.get(name) and not probed.match(name)}
     assert not differ, "run `make config`"
 
@@ -60,24 +70,94 @@ def test_option_asked_but_not_granted_is_named(tree: Path, tmp_path: Path) -> No
     wrong = fragment(tmp_path, "CONFIG_IAVF=m\n# CONFIG_I40EVF is not set\n")
     others = [path for path in FRAGMENTS if not path.name.startswith("34-")]
     with pytest.raises(kconfig.ConfigError, match=r"CONFIG_IAVF: 99-test.config asks for m, Kconfig made it n"):
-        kconfig.generate(tree, tmp_path / "made.config", [*others, wrong])
+        kconfig.generate(tree, tmp_path / "made.config", [], [*others, wrong])
     assert not (tmp_path / "made.config").exists()
 
 
 def test_unanswered_option_is_named(tree: Path, tmp_path: Path) -> None:
     shorter = tmp_path / "shorter.config"
-    shorter.write_text(re.sub(r"(?m)^CONFIG_ZRAM=m\n", "", COMPLETE.read_text()))
-    with pytest.raises(kconfig.ConfigError, match=r"CONFIG_ZRAM.*new and unanswered in shorter.config"):
+    shorter.write_text(re.sub(r"(?m)^CONFIG_ZSWAP=y\n", "", COMPLETE.read_text()))
+    with pytest.raises(kconfig.ConfigError, match=r"CONFIG_ZSWAP.*new and unanswered in shorter.config"):
         kconfig.check(tree, shorter, FRAGMENTS)
 
 
 def test_contradicting_fragments_are_named(tree: Path, tmp_path: Path) -> None:
-    wrong = fragment(tmp_path, "CONFIG_ZRAM=y\n")
-    with pytest.raises(kconfig.ConfigError, match=r"CONFIG_ZRAM: 70-swap-zram.config asks for m, 99-test.config for y"):
+    wrong = fragment(tmp_path, "CONFIG_ZSWAP=m\n")
+    with pytest.raises(kconfig.ConfigError, match=r"CONFIG_ZSWAP: 70-swap-zram.config asks for y, 99-.*config for m"):
         kconfig.check(tree, COMPLETE, [*FRAGMENTS, wrong])
 
 
-@pytest.mark.parametrize("path", FRAGMENTS, ids=lambda path: path.name)
+def changed(folder: Path, text: str) -> Path:
+    """Return our configuration with another answer or two, as if it were a distribution's."""
+    path = folder / "distribution.config"
+    path.write_text(f"{COMPLETE.read_text()}\n{text}")
+    return path
+
+
+def test_required_option_that_is_lost_is_named_with_its_reason(tree: Path, tmp_path: Path) -> None:
+    without = tmp_path / "without.config"
+    without.write_text(COMPLETE.read_text().replace("CONFIG_MEMCG=y", "# CONFIG_MEMCG is not set"))
+    with pytest.raises(kconfig.ConfigError, match=r"CONFIG_MEMCG: .* asks for y, .* n \(The split queues"):
+        kconfig.check(tree, without, [REQUIRED])
+
+
+REQUIREMENTS = kconfig.parse(REQUIRED.read_text())
+
+
+@pytest.mark.parametrize("option", REQUIREMENTS)
+def test_every_required_option_is_looked_for(tmp_path: Path, option: str) -> None:
+    """And has a reason, which is what the user is told."""
+    wanted = kconfig.asked([REQUIRED], set(REQUIREMENTS))
+    answers = {name: value for name, value in REQUIREMENTS.items() if name != option}
+    # An empty string is as good as none, so it needs another answer than none.
+    wrong = "n" if REQUIREMENTS[option] not in kconfig.ABSENT else '"distribution.pem"'
+    lines = [f"{name}={value}\n" for name, value in {**answers, option: wrong}.items()]
+    (tmp_path / ".config").write_text("".join(lines))
+    with pytest.raises(kconfig.ConfigError) as caught:
+        kconfig.verify(tmp_path, wanted)
+    assert str(caught.value).startswith(f"{option}: required.config asks for")
+    assert str(caught.value).endswith(".)")
+
+
+def test_what_the_selftests_need_is_required() -> None:
+    needed = kconfig.parse((ROOT / "tests" / "selftests" / "config").read_text())
+    missing = {option for option, value in needed.items() if REQUIREMENTS.get(option) != value}
+    kept = kconfig.parse("".join(path.read_text() for path in OURS))
+    assert {option for option in missing if kept.get(option) != needed[option]} == set()
+
+
+def test_distributions_configuration_gets_our_options_and_keeps_its_own(tree: Path, tmp_path: Path) -> None:
+    base = changed(tmp_path, "# CONFIG_MEMCG is not set\n# CONFIG_SHRINKER_DEBUG is not set\nCONFIG_HZ_1000=y\n")
+    kconfig.merge(tree, [kconfig.foreign(base)], OURS)
+    made = kconfig.parse((tree / ".config").read_text())
+    assert (made["CONFIG_MEMCG"], made["CONFIG_SHRINKER_DEBUG"], made["CONFIG_HZ_1000"]) == ("y", "y", "y")
+
+
+def test_distributions_configuration_that_loses_an_option_is_refused(tree: Path, tmp_path: Path) -> None:
+    base = changed(tmp_path, "# CONFIG_BLK_DEV is not set\n")
+    with pytest.raises(kconfig.ConfigError, match=r"CONFIG_ZRAM: required.config asks for m, .* n \(.*swap to zram"):
+        kconfig.merge(tree, [base], OURS)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file or directory"),
+        (b"root:x:0:0\n" * 500, "not the configuration of a kernel"),
+        (b"\x7fELF\xff\xfe" * 500, "not the configuration of a kernel"),
+        (b"".join(b"CONFIG_A%d=y\n" % number for number in range(500)), "another architecture than x86_64"),
+    ],
+    ids=["missing", "text", "binary", "architecture"],
+)
+def test_file_that_cannot_be_a_base_is_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = tmp_path / "base.config"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(kconfig.ConfigError, match=f"^{path}: .*{message}$"):
+        kconfig.foreign(path)
+
+
+@pytest.mark.parametrize("path", [*FRAGMENTS, DEBUG], ids=lambda path: path.name)
 def test_every_group_of_options_has_its_reason(path: Path) -> None:
     for group in re.split(r"\n\n+", path.read_text().strip())[1:]:
         first = group.splitlines()[0]
@@ -88,5 +168,5 @@ def test_every_group_of_options_has_its_reason(path: Path) -> None:
 def test_spec_lists_every_fragment() -> None:
     spec = (ROOT / "SPECS" / "kernel-thp.spec").read_text()
     numbers = re.findall(r"^Source(\d+): +([0-9][\w-]+\.config)$", spec, re.MULTILINE)
-    assert [name for _, name in numbers] == [path.name for path in FRAGMENTS]
+    assert {name for _, name in numbers} == {path.name for path in FRAGMENTS if path != REQUIRED}
     assert all(f"%{{SOURCE{number}}}" in spec for number, _ in numbers)

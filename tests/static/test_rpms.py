@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import rpms
+from scripts import config, rpms
 from scripts.console import UserError
 
 
@@ -30,7 +30,7 @@ def test_stamp_looks_at_content_and_not_at_times(tmp_path: Path, monkeypatch: py
     rpms.SPEC.write_text("spec")
     test = tmp_path / "test.c"
     test.write_text("one")
-    stage = rpms.Stage("toy", "nothing", (test,))
+    stage = rpms.Stage("toy", (), (test,))
     before = rpms.digest(stage)
     os.utime(test, (1, 1))
     assert rpms.digest(stage) == before
@@ -39,9 +39,15 @@ def test_stamp_looks_at_content_and_not_at_times(tmp_path: Path, monkeypatch: py
 
 
 def test_a_changed_selftest_does_not_rebuild_the_kernel() -> None:
-    kernel, selftests = rpms.stages()
-    assert not set(kernel.inputs) & set(selftests.inputs)
-    assert all(path.is_relative_to(rpms.TESTS) for path in selftests.inputs)
+    selftests = set(rpms.selftests().inputs)
+    assert all(path.is_relative_to(rpms.TESTS) for path in selftests)
+    for stage in (rpms.kernel(), rpms.debug(), rpms.on_base(config.COMPLETE)):
+        assert not selftests & set(stage.inputs)
+
+
+def test_what_is_for_the_debug_kernel_does_not_rebuild_the_normal_one() -> None:
+    assert config.DEBUG in rpms.debug().inputs
+    assert not {config.DEBUG, config.COMPLETE_DEBUG} & set(rpms.kernel().inputs)
 
 
 def test_same_selftests_give_the_same_archive(tmp_path: Path) -> None:

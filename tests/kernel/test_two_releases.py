@@ -1,0 +1,119 @@
+"""Two releases live side by side, the old one can go, and the one that runs cannot.
+
+The tests build on each other: one host takes both releases in, runs the old one, and lets go of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.lab import next_release, repo
+from tests.lab.host import Host
+from tests.lab.vm import Vm
+
+TRANSACTION = 600.0
+PARTS = ("kernel-thp", "kernel-thp-core", "kernel-thp-modules")
+ENTRIES = "/efi/loader/entries"
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release as the host has it: its packages and its name."""
+
+    version: str
+
+    @property
+    def uname(self) -> str:
+        return f"{self.version}.x86_64+thp"
+
+    @property
+    def packages(self) -> str:
+        return " ".join(f"{part}-{self.version}" for part in PARTS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def repositories(host: Vm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder: Path = tmp_path_factory.mktemp("next")
+    next_release.build(folder, repo.REPO)
+    with repo.served() as present, repo.served(folder / "repo") as following:
+        host.write("/etc/yum.repos.d/kernel-thp.repo", repo.repo_file(present))
+        later = repo.repo_file(following).replace("[kernel-thp]", "[kernel-thp-next]")
+        host.write("/etc/yum.repos.d/kernel-thp-next.repo", later)
+        yield
+
+
+@pytest.fixture(scope="module")
+def old() -> Release:
+    (package,) = repo.REPO.glob("kernel-thp-[0-9]*.rpm")
+    return Release(package.name.removeprefix("kernel-thp-").removesuffix(".x86_64.rpm"))
+
+
+@pytest.fixture(scope="module")
+def new(old: Release) -> Release:
+    return Release(f"{old.version.partition('-')[0]}-{next_release.RELEASE}")
+
+
+def installed(host: Vm) -> set[str]:
+    form = "%{NAME}-%{VERSION}-%{RELEASE}\\n"
+    return set(host.run(f"rpm -q --qf '{form}' {' '.join(PARTS)}", check=False).text.split())
+
+
+def has_all_files(host: Vm, release: Release) -> bool:
+    """Say whether the packages are complete and the boot loader can start the kernel."""
+    Host(host).entry(release.uname)
+    checks = f"test -s /efi/lab/{release.uname}/linux && test -s /efi/lab/{release.uname}/initrd"
+    verify = f"rpm -V kernel-thp-core-{release.version} kernel-thp-modules-{release.version}"
+    return host.run(f"{checks} && {verify}", check=False).code == 0
+
+
+def test_the_next_release_installs_beside_the_first(host: Vm, old: Release, new: Release) -> None:
+    host.run(f"dnf -y install {old.packages}", timeout=TRANSACTION)
+    # No version: dnf takes the newest, and would take an upgrade for what it is if the packages did not say otherwise.
+    host.run("dnf -y upgrade kernel-thp kernel-thp-core kernel-thp-modules", timeout=TRANSACTION)
+    assert installed(host) == {*old.packages.split(), *new.packages.split()}
+    assert has_all_files(host, old)
+    assert has_all_files(host, new)
+
+
+def test_the_kernel_that_runs_is_kept_by_dnf(host: Vm, old: Release) -> None:
+    entry = Host(host).entry(old.uname)
+    host.run(f"bootctl set-oneshot {entry}")
+    Host(host).reboot_into(old.uname, entry)
+    Host(host).wait_blessed(old.uname)
+    for part in ("kernel-thp-core", "kernel-thp-modules"):
+        done = host.run(f"dnf -y remove {part}-{old.version}", timeout=TRANSACTION, check=False)
+        assert done.code != 0
+        assert "protected packages: kernel-thp-core" in done.text
+    assert set(old.packages.split()) <= installed(host)
+
+
+def test_the_kernel_that_runs_is_kept_by_rpm(host: Vm, old: Release) -> None:
+    for part in ("kernel-thp-core", "kernel-thp-modules"):
+        # Debian's rpm removes nothing without this option.
+        done = host.run(f"rpm --force-debian -e --nodeps {part}-{old.version}", timeout=TRANSACTION, check=False)
+        assert done.code != 0
+        assert f"{old.uname} is running" in done.text
+    assert has_all_files(host, old)
+
+
+def test_the_kernel_that_runs_can_be_installed_again(host: Vm, old: Release) -> None:
+    host.run(f"dnf -y reinstall kernel-thp-core-{old.version} kernel-thp-modules-{old.version}", timeout=TRANSACTION)
+    assert has_all_files(host, old)
+
+
+def test_the_old_release_can_go_when_another_kernel_runs(host: Vm, old: Release, new: Release) -> None:
+    host.reboot()
+    assert host.run("uname -r").text != old.uname
+    # The debug kernel of the same release has a name that only begins like this one's.
+    debug = f"{ENTRIES}/lab-{old.uname}.debug.conf"
+    host.run(f"cp {ENTRIES}/{Host(host).entry(old.uname)} {debug}")
+    host.run(f"dnf -y remove {old.packages}", timeout=TRANSACTION)
+    assert installed(host) == set(new.packages.split())
+    assert has_all_files(host, new)
+    for left in (f"/lib/modules/{old.uname}", f"/efi/lab/{old.uname}", f"{ENTRIES}/lab-{old.uname}*+*.conf"):
+        assert host.run(f"ls -d {left}", check=False).code != 0, f"{left} is still there"
+    host.run(f"test -e {debug}")
