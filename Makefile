@@ -11,7 +11,7 @@ export PYTEST_ADDOPTS := -o cache_dir=build/cache/pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps sources bump tree refresh config rpms image vm gate static package kernel series-check check clean
+.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static package kernel series-check prove check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,11 +31,18 @@ tree: sources ## git tree with one commit per patch, in build/tree/
 refresh: ## write the patches back from the commits of that tree
 	@$(PYTHON) -m scripts.series refresh
 
-config: tree ## make the complete configuration anew from the fragments in SOURCES/config/
+config: tree ## make the complete configurations anew from the fragments in SOURCES/config/
 	@$(PYTHON) -m scripts.config
 
-rpms: sources ## signed dnf repository with the packages, in build/repo/
-	@$(PYTHON) -m scripts.rpms
+base-config: tree ## try BASE_CONFIG=FILE, a distribution's configuration, as the base of the package
+	@$(PYTHON) -m scripts.config --base '$(BASE_CONFIG)'
+
+# DEBUG=1: kernel-thp-debug, in build/repo-debug/. BASE_CONFIG=FILE: on a distribution's configuration, in build/repo-base/.
+rpms: sources ## signed dnf repository with the packages, in build/repo/ (DEBUG=1, BASE_CONFIG=FILE: others)
+	@$(PYTHON) -m scripts.rpms $(if $(DEBUG),--debug) $(if $(BASE_CONFIG),--base-config '$(BASE_CONFIG)')
+
+rebuild-check: rpms ## build the selftests again elsewhere: the same bytes? (KERNEL=1: the kernel, minutes)
+	@$(PYTHON) -m scripts.rebuild_check $(if $(KERNEL),--kernel)
 
 image: ## disk image of the virtual host
 	@$(PYTHON) -m tests.lab.image
@@ -43,21 +50,30 @@ image: ## disk image of the virtual host
 vm: image ## start a virtual host and log in to it
 	@$(PYTHON) -m tests.lab.vm
 
-gate: deps rpms image ## install, boot and judge the kernel in a virtual host, print the verdict
-	@$(PYTHON) -m tests.lab.gate
+gate: deps rpms image ## install, boot and judge the kernel in a virtual host (DEBUG=1: the debug kernel, with churn)
+	@$(PYTHON) -m tests.lab.gate $(if $(DEBUG),--debug)
+
+matrix: deps rpms image ## selftests on cgroup v1 and v2, swap on zram and on a disk, 1 and 2 NUMA nodes
+	@$(PYTHON) -m tests.lab.matrix
+
+vm-selftests: deps tree rpms image ## the base kernel's own vm selftests: none worse than on the stock kernel
+	@$(PYTHON) -m tests.lab.vm_selftests
 
 static: deps tree ## patches, headers, style, scripts
 	@$(VENV)/ruff check . && $(VENV)/mypy scripts tests/lab && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
 	@$(VENV)/python -m pytest -q tests/static
 
-package: deps rpms ## the built packages
-	@$(VENV)/python -m pytest -q tests/package
+package: deps rpms ## the built packages (DEBUG=1: those of the debug kernel)
+	@$(VENV)/python -m pytest -q $(if $(DEBUG),tests/package/test_debug.py,tests/package --ignore=tests/package/test_debug.py)
 
 kernel: gate ## the gate's verdict as tests
 	@$(VENV)/python -m pytest -q tests/kernel
 
-series-check: tree ## compile every prefix of the series with THP on, THP off and MEMCG off
+series-check: deps tree ## compile every prefix of the series for each variant: THP off, MEMCG off, i386, arm64
 	@$(PYTHON) -m scripts.series_check
+
+prove: deps tree ## show that the selftests a patch names fail without it (PATCH=8: for that one)
+	@$(PYTHON) -m scripts.prove $(PATCH)
 
 check: static package kernel ## everything; what CI runs
 
