@@ -304,15 +304,21 @@ class Vm:
         except OSError:
             return False
 
+    def _answers(self, not_boot: str) -> bool:
+        """Say whether the guest takes commands in another boot; one that is going down may begin to, and stop."""
+        try:
+            done = self.run("cat /proc/sys/kernel/random/boot_id", timeout=60, check=False)
+        except NoAnswer:
+            return False
+        return done.code == 0 and done.text != not_boot
+
     def wait_ssh(self, timeout: float = BOOT_TIMEOUT, not_boot: str = "") -> None:
         """Wait until the guest takes commands, in another boot than not_boot."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             self.watch()
-            if self._banner():
-                done = self.run("cat /proc/sys/kernel/random/boot_id", timeout=60, check=False)
-                if done.code == 0 and done.text != not_boot:
-                    return
+            if self._banner() and self._answers(not_boot):
+                return
             time.sleep(POLL)
         raise self._no_answer("no ssh", timeout)
 

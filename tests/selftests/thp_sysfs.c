@@ -722,16 +722,6 @@ void trace_on(const char *event, bool this_process)
 void trace_off(void)
 {
 	rmdir(TRACE_INSTANCE);
-	file_write(TRACE "kprobe_events", "-:thp/called");
-}
-
-/* Empties the trace. */
-void trace_clear(void)
-{
-	int fd = open(TRACE_INSTANCE "trace", O_WRONLY | O_TRUNC | O_CLOEXEC);
-
-	expect(fd >= 0, "the trace cannot be cleared: %s", strerror(errno));
-	close(fd);
 }
 
 /* How many lines of the trace contain all of that. */
@@ -747,18 +737,4 @@ int trace_lines(const char *text, const char *more)
 			 strstr(line, more);
 	fclose(file);
 	return found;
-}
-
-/* An event for every call of a kernel function, or a skip. */
-void trace_function(const char *function)
-{
-	char text[VALUE_SIZE];
-
-	mount("tracefs", TRACE, "tracefs", 0, NULL);
-	snprintf(text, sizeof(text), "p:thp/called %s", function);
-	if (access(TRACE "kprobe_events", F_OK))
-		skip("no kprobe events (CONFIG_KPROBE_EVENTS)");
-	expect(!file_write(TRACE "kprobe_events", text),
-	       "%s cannot be probed", function);
-	trace_on("thp/called", true);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What the kernel's trace tells about judgements, and about those not needed. */
+/* What the kernel's trace tells about judgements. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,37 +62,9 @@ static void judge_names_page(void)
 	expect_events(text, 1);
 }
 
-/* --- an emptied queue is not visited again --- */
-
-static void empty_not_visited(void)
-{
-	struct area area;
-	int calls;
-
-	set_threshold(MANY);
-	area = area_alloc(4, SPARSE);
-	trigger();
-	expect_split(&area);
-	expect_queued(0);
-	trace_function("deferred_split_count");
-	/* The first visit finds that there is nothing, on every node. */
-	cgroup_write("memory.reclaim", "1M");
-	trace_clear();
-	cgroup_write("memory.reclaim", "1M");
-	calls = trace_lines("deferred_split_count", "");
-	expect(!calls, "an empty queue was visited %d times", calls);
-	/* And it is visited when there is something again. */
-	area_free(&area);
-	area = area_alloc(4, SPARSE);
-	cgroup_write("memory.reclaim", "1M");
-	expect(trace_lines("deferred_split_count", ""),
-	       "a queue with huge pages was not visited");
-}
-
 static const struct test tests[] = {
 	TEST("trace.judge_verdicts", judge_verdicts),
 	TEST("trace.judge_names_page", judge_names_page),
-	TEST("trace.empty_not_visited", empty_not_visited),
 };
 
 int main(int argc, char **argv)

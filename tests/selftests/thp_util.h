@@ -127,9 +127,7 @@ void disk_off(void);
 void cache_fill(size_t size);
 
 void trace_on(const char *event, bool this_process);
-void trace_function(const char *function);
 void trace_off(void);
-void trace_clear(void);
 int trace_lines(const char *text, const char *more);
 
 /* --- thp_memory.c: memory whose every byte is known --- */
