@@ -47,7 +47,7 @@ class Variant:
     def make(self) -> list[str]:
         cc = f"CC=ccache {self.compiler}" if shutil.which("ccache") else f"CC={self.compiler}"
         where = ["-C", str(SOURCE), f"O={self.out}", f"ARCH={'i386' if self.name == 'i386' else self.arch}"]
-        return ["make", "-s", *where, f"-j{os.cpu_count()}", cc, f"CROSS_COMPILE={self.compiler[:-len('gcc')]}"]
+        return ["make", "-s", *where, f"-j{os.cpu_count()}", cc, f"CROSS_COMPILE={self.compiler[: -len('gcc')]}"]
 
     @cached_property
     def fragment(self) -> str:

@@ -19,6 +19,7 @@
 /* What a mount may take on a host that is busy in other ways, in seconds. */
 #define JITTER		0.05
 #define MOUNT_EVERY_US	2000
+#define ROUNDS		4
 
 struct work {
 	atomic_bool done;
@@ -65,19 +66,14 @@ static struct work *work_new(void)
 	return work;
 }
 
-static void mount_during_scan(void)
+/* Scans, and mounts meanwhile; returns what the longest mount took. */
+static double longest_mount(double alone)
 {
-	struct work *alone = work_new(), *work = work_new();
+	struct work *work = work_new();
+	pid_t helper = helper_start(scan_all, work);
 	double longest = 0, took;
 	int mounts = 0;
-	pid_t helper;
 
-	expect(!unshare(CLONE_NEWNS) &&
-	       !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL),
-	       "no mount namespace: %s", strerror(errno));
-	set_threshold(MANY);
-	helper_join(helper_start(scan_all, alone));
-	helper = helper_start(scan_all, work);
 	hear(work->ready[0]);
 	while (!atomic_load(&work->done)) {
 		took = mount_once("/tmp");
@@ -87,11 +83,30 @@ static void mount_during_scan(void)
 	}
 	helper_join(helper);
 	note("scan of %d huge pages: %.3f s alone, %.3f s beside %d mounts; longest mount %.3f s",
-	     THPS, alone->took, work->took, mounts, longest);
+	     THPS, alone, work->took, mounts, longest);
 	expect(mounts > 1, "no mount during the whole scan");
-	expect(longest < alone->took / SHARE + JITTER,
-	       "a mount took %.3f s, the whole scan %.3f s", longest,
-	       alone->took);
+	return longest;
+}
+
+static void mount_during_scan(void)
+{
+	struct work *alone = work_new();
+	double limit, longest;
+	int round;
+
+	expect(!unshare(CLONE_NEWNS) &&
+	       !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL),
+	       "no mount namespace: %s", strerror(errno));
+	set_threshold(MANY);
+	helper_join(helper_start(scan_all, alone));
+	limit = alone->took / SHARE + JITTER;
+	/* A scan that gives way to nobody is slow every time, a busy host is not. */
+	for (round = 0; round < ROUNDS; round++) {
+		longest = longest_mount(alone->took);
+		if (longest < limit)
+			return;
+	}
+	fail("a mount took %.3f s, the whole scan %.3f s", longest, alone->took);
 }
 
 static const struct test tests[] = {
