@@ -11,7 +11,7 @@ export PYTEST_ADDOPTS := -o cache_dir=build/cache/pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static package kernel series-check prove check clean
+.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static package kernel releases series-check prove check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,7 +67,10 @@ package: deps rpms ## the built packages (DEBUG=1: those of the debug kernel)
 	@$(VENV)/python -m pytest -q $(if $(DEBUG),tests/package/test_debug.py,tests/package --ignore=tests/package/test_debug.py)
 
 kernel: gate ## the gate's verdict as tests
-	@$(VENV)/python -m pytest -q tests/kernel
+	@$(VENV)/python -m pytest -q tests/kernel --ignore=tests/kernel/test_two_releases.py
+
+releases: deps rpms image ## two releases side by side in a virtual host, and removing the one that runs (minutes)
+	@$(VENV)/python -m pytest -q tests/kernel/test_two_releases.py
 
 series-check: deps tree ## compile every prefix of the series for each variant: THP off, MEMCG off, i386, arm64
 	@$(PYTHON) -m scripts.series_check
