@@ -11,7 +11,7 @@ from scripts import prove, quickboot, series
 from scripts.console import UserError
 from scripts.prove import Claim, Proof
 
-TODO = {"thp_a": ["a.one", "a.two", "a.three"], "thp_b": ["b.one"]}
+WANTED = {"thp_a": ["a.one", "a.two", "a.three"], "thp_b": ["b.one"]}
 CONSOLE = """firmware\r
 ### thp_a\r
 KTAP version 1\r
@@ -30,7 +30,7 @@ KTAP version 1\r
 def verdicts(tmp_path: Path, text: str) -> dict[str, tuple[str, str]]:
     console = tmp_path / "console.log"
     console.write_text(text)
-    found = quickboot.read_console(console, TODO)
+    found = quickboot.read_console(console, WANTED)
     return {name: (verdict.verdict, verdict.reason) for name, verdict in found.items()}
 
 
