@@ -124,6 +124,36 @@ static void empty_after_exit(void)
 	expect_queued(0);
 }
 
+#define SURPLUS	"../hugepages/hugepages-2048kB/nr_overcommit_hugepages"
+
+/* Huge pages of another kind, which use the same space for other flags. */
+static void hugetlb_stays_out(void)
+{
+	struct area area = area_map(4);
+	int thp;
+
+	if (!knob_exists(SURPLUS))
+		skip("no hugetlb pages of 2 MiB");
+	set_threshold(MANY);
+	knob_set_number(SURPLUS, area.thps);
+	expect(mmap(area.base, area_size(&area), PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB,
+		    -1, 0) == area.base, "MAP_HUGETLB: %s", strerror(errno));
+	for (thp = 0; thp < area.thps; thp++)
+		area_choose(&area, thp, SPARSE, MIDDLE_BYTE);
+	area_fill_any(&area);
+	expect_queued(0);
+	trigger();
+	area_verify(&area);
+	area_free(&area);
+
+	/* What they were made of serves huge pages of ours as well. */
+	area = area_alloc(4, SPARSE);
+	expect_queued(4);
+	trigger();
+	expect_split(&area);
+}
+
 /* --- partially mapped --- */
 
 /* Few are scanned of many: those with memory that nobody maps come first. */
@@ -401,6 +431,7 @@ static const struct test tests[] = {
 	TEST("queue.khugepaged", collapsed_behind, .seconds = 60),
 	TEST("queue.no_ping_pong", no_ping_pong, .seconds = 60),
 	TEST("queue.empty_after_exit", empty_after_exit),
+	TEST("queue.hugetlb_stays_out", hugetlb_stays_out),
 	TEST("queue.partial_first", partial_first),
 	TEST("queue.partial_pinned_holds_up_nobody",
 	     partial_pinned_holds_up_nobody),

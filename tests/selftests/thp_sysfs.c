@@ -74,6 +74,8 @@ static struct knob {
 	{ .name = "../ksm/pages_to_scan", .base = "100" },
 	{ .name = "../ksm/sleep_millisecs", .base = "20" },
 	{ .name = "../ksm/use_zero_pages", .base = "0" },
+	{ .name = "../hugepages/hugepages-2048kB/nr_overcommit_hugepages",
+	  .base = "0" },
 };
 
 static const char *knob_path(const char *name)
