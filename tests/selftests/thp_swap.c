@@ -28,7 +28,9 @@ static void pageout(const char *start, size_t size)
 	       strerror(errno));
 }
 
-static void pageout_underused(long live_pages)
+/* Pages out one huge page, and looks at what was written, and how. */
+static struct area pageout_one(long live_pages, long want_whole,
+			       long want_written)
 {
 	long written, whole;
 	struct area area;
@@ -39,8 +41,15 @@ static void pageout_underused(long live_pages)
 	written = counter(WRITTEN);
 	whole = counter(WRITTEN_WHOLE);
 	pageout(area.base, area_size(&area));
-	expect_rise(WRITTEN_WHOLE, whole, 0);
-	expect_rise(WRITTEN, written, live_pages);
+	expect_rise(WRITTEN_WHOLE, whole, want_whole);
+	expect_rise(WRITTEN, written, want_written);
+	return area;
+}
+
+static void pageout_underused(long live_pages)
+{
+	struct area area = pageout_one(live_pages, 0, live_pages);
+
 	expect(cgroup_number("memory.swap.current") ==
 	       live_pages * (long)PAGE_SIZE, "swap holds other than %ld pages",
 	       live_pages);
@@ -50,17 +59,8 @@ static void pageout_underused(long live_pages)
 /* At the threshold it is in use, and goes as fast as it always did. */
 static void pageout_used(long live_pages)
 {
-	long written, whole;
-	struct area area;
+	struct area area = pageout_one(live_pages, 1, THP_PAGES);
 
-	need_swap();
-	set_threshold(MANY);
-	area = area_alloc(1, live_pages);
-	written = counter(WRITTEN);
-	whole = counter(WRITTEN_WHOLE);
-	pageout(area.base, area_size(&area));
-	expect_rise(WRITTEN_WHOLE, whole, 1);
-	expect_rise(WRITTEN, written, THP_PAGES);
 	area_verify(&area);
 }
 
