@@ -429,6 +429,22 @@ int other_node(void *page)
 	skip("only one NUMA node (boot with numa=fake=2)");
 }
 
+/* The same huge pages, but nothing maps one as a whole any more. */
+void area_map_by_ptes(struct area *area)
+{
+	int thp;
+
+	for (thp = 0; thp < area->thps; thp++) {
+		char *page = area_page(area, thp * THP_PAGES + 100);
+
+		expect(!mprotect(page, PAGE_SIZE, PROT_READ) &&
+		       !mprotect(page, PAGE_SIZE, PROT_READ | PROT_WRITE),
+		       "mprotect: %s", strerror(errno));
+	}
+	expect(!area_huge(area), "still mapped as huge pages");
+	expect(area_whole(area) == area->thps, "split already");
+}
+
 void area_migrate(struct area *area)
 {
 	int thp;
@@ -439,7 +455,7 @@ void area_migrate(struct area *area)
 		unsigned long pfn = pfn_of(page);
 
 		syscall(SYS_move_pages, 0, 1L, &page, &node, &status,
-			MPOL_MF_MOVE);
+			MPOL_MF_MOVE_ALL);
 		expect(status == node && pfn_of(page) != pfn,
 		       "huge page %d was not migrated: %s", thp,
 		       strerror(-status));

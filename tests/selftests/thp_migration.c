@@ -74,6 +74,70 @@ static void used_has_its_second_look(void)
 	expect_split(&area);
 }
 
+/* --- shared with a child --- */
+
+struct sharer {
+	pid_t pid;
+	int release[2];
+};
+
+static void share_until_released(void *release)
+{
+	hear(*(int *)release);
+}
+
+/*
+ * A child maps each huge page as a whole, this process maps it by PTEs, and
+ * migration has put both back, as it also does when it fails.
+ */
+static struct sharer share_and_migrate(struct area *area)
+{
+	struct sharer child;
+
+	expect(!pipe(child.release), "pipe: %s", strerror(errno));
+	child.pid = helper_start(share_until_released, &child.release[0]);
+	area_map_by_ptes(area);
+	area_migrate(area);
+	return child;
+}
+
+static void release(struct sharer child)
+{
+	tell(child.release[1]);
+	helper_join(child.pid);
+}
+
+static void shared_not_pinned(void)
+{
+	struct sharer child;
+	struct area area;
+
+	set_threshold(MANY);
+	area = area_alloc(4, SPARSE);
+	child = share_and_migrate(&area);
+	trigger();
+	expect_split(&area);
+	release(child);
+}
+
+/* Partially mapped from when the child is gone, which nobody notices. */
+static void shared_then_partial_when_off(void)
+{
+	struct sharer child;
+	struct area area;
+
+	knob_set("shrink_underused", "0");
+	area = area_alloc(4, DENSE);
+	child = share_and_migrate(&area);
+	area_make_partial(&area);
+	trigger();
+	expect(area_whole(&area) == 4, "split although a child maps it whole");
+	release(child);
+	trigger();
+	expect(!area_whole(&area), "%d of 4 are not split", area_whole(&area));
+	area_verify(&area);
+}
+
 /* --- races --- */
 
 #define ROUNDS		10
@@ -146,6 +210,9 @@ static const struct test tests[] = {
 	TEST("migration.partial_kept", partial_kept),
 	TEST("migration.used_not_judged_again", used_not_judged_again),
 	TEST("migration.used_has_its_second_look", used_has_its_second_look),
+	TEST("migration.shared_not_pinned", shared_not_pinned),
+	TEST("migration.shared_then_partial_when_off",
+	     shared_then_partial_when_off),
 	TEST("migration.partial_while_moved", partial_while_moved,
 	     .seconds = 90),
 };

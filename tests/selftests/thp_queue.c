@@ -239,28 +239,13 @@ static void partial_after_used(void)
 
 /* --- mapped by PTEs, but all of it --- */
 
-static void map_by_ptes(struct area *area)
-{
-	int thp;
-
-	for (thp = 0; thp < area->thps; thp++) {
-		char *page = area_page(area, thp * THP_PAGES + 100);
-
-		expect(!mprotect(page, PAGE_SIZE, PROT_READ) &&
-		       !mprotect(page, PAGE_SIZE, PROT_READ | PROT_WRITE),
-		       "mprotect: %s", strerror(errno));
-	}
-	expect(!area_huge(area), "still mapped as huge pages");
-	expect(area_whole(area) == area->thps, "split already");
-}
-
 static void pte_mapped_dense_kept(void)
 {
 	struct area area;
 
 	set_threshold(MANY);
 	area = area_alloc(4, DENSE);
-	map_by_ptes(&area);
+	area_map_by_ptes(&area);
 	trigger();
 	expect(area_whole(&area) == 4, "%d of 4 are split",
 	       4 - area_whole(&area));
@@ -277,7 +262,7 @@ static void pte_mapped_sparse_split(void)
 
 	set_threshold(MANY);
 	area = area_alloc(4, SPARSE);
-	map_by_ptes(&area);
+	area_map_by_ptes(&area);
 	trigger();
 	expect_split(&area);
 }
@@ -324,7 +309,7 @@ static void migrated_dense_kept(void)
 
 	set_threshold(MANY);
 	area = area_alloc(4, DENSE);
-	map_by_ptes(&area);
+	area_map_by_ptes(&area);
 	area_migrate(&area);
 	expect(area_whole(&area) == 4, "migration split %d of 4",
 	       4 - area_whole(&area));

@@ -185,6 +185,7 @@ void expect_whole(const struct area *area, const char *what);
 int area_whole(const struct area *area);
 void area_make_partial(struct area *area);
 int other_node(void *page);
+void area_map_by_ptes(struct area *area);
 void area_migrate(struct area *area);
 
 #endif
