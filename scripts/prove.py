@@ -99,19 +99,19 @@ def make(goals: Sequence[str], what: str, *more: str) -> None:
     run_logged(command, BUILD / "logs" / "prove-build.log", what, "mend what the log says")
 
 
-def configure() -> None:
+def configure(config: Path) -> None:
     """Make the configuration; stop if Kconfig grants less than is asked for."""
     KERNEL.mkdir(parents=True, exist_ok=True)
-    make(["allnoconfig"], "configuration", f"KCONFIG_ALLCONFIG={CONFIG}")
+    make(["allnoconfig"], "configuration", f"KCONFIG_ALLCONFIG={config}")
     have = kconfig.parse((KERNEL / ".config").read_text())
-    for option, value in kconfig.parse(CONFIG.read_text()).items():
+    for option, value in kconfig.parse(config.read_text()).items():
         if have.get(option, "n") != value:
-            raise UserError(f"{CONFIG} asks for {option}={value}, Kconfig does not grant it", "mend that file")
+            raise UserError(f"{config} asks for {option}={value}, Kconfig does not grant it", "mend that file")
 
 
-def build_image(name: str) -> Path:
+def build_image(name: str, config: Path = CONFIG) -> Path:
     """Build the kernel from what is in the source now; only what has changed is compiled."""
-    configure()
+    configure(config)
     make(["bzImage"], f"kernel {name}")
     image = WORK / f"bzImage-{name}"
     shutil.copyfile(KERNEL / IMAGE, image)

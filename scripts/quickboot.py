@@ -19,10 +19,27 @@ from tests.lab.accel import QEMU, accelerator
 from tests.lab.splats import fatal
 
 INIT = ROOT / "tests" / "prove" / "init"
+CONSOLE = "console.log"
 BOOT_LIMIT = 120.0
-MACHINE = ("-m", "2048", "-smp", "2", "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio")
-KERNEL_LINE = "console=ttyS0 quiet panic=-1 numa=fake=2"
+DEVICES = ("-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio")
+KERNEL_LINE = "console=ttyS0 quiet panic=-1"
 PROGRAM = re.compile(r"^### (\S+)$")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a kernel finds; `accel` are qemu's options, instead of those for the best accelerator at hand."""
+
+    cpus: int = 2
+    kernel_line: str = "numa=fake=2"
+    accel: tuple[str, ...] = ()
+
+    def command(self) -> list[str]:
+        qemu = [QEMU, *(self.accel or accelerator()), "-m", "2048", "-smp", str(self.cpus), *DEVICES]
+        return [*qemu, "-append", f"{KERNEL_LINE} {self.kernel_line}"]
+
+
+TWO_NODES = Machine()
 
 
 @dataclass(frozen=True)
@@ -64,47 +81,62 @@ def base_archive(programs: Sequence[Path], folder: Path) -> Path:
     return out
 
 
-def read_console(console: Path, todo: Mapping[str, Sequence[str]]) -> dict[str, Verdict]:
-    """Return what each test said; a test that was to run and said nothing is lost."""
-    lines = console.read_text(errors="replace").replace("\r", "").splitlines()
-    outputs: dict[str, list[str]] = {}
+def console_lines(console: Path) -> list[str]:
+    return console.read_text(errors="replace").replace("\r", "").splitlines()
+
+
+def outputs(console: Path) -> dict[str, list[str]]:
+    """Return what each program printed."""
+    found: dict[str, list[str]] = {}
     program = ""
-    for line in lines:
+    for line in console_lines(console):
         match = PROGRAM.match(line)
         if match:
             program = "" if match[1] == "ended" else match[1]
         elif program:
-            outputs.setdefault(program, []).append(line)
-    why = fatal("\n".join(lines)) or "the kernel hung or the program died"
+            found.setdefault(program, []).append(line)
+    return found
+
+
+def read_console(console: Path, todo: Mapping[str, Sequence[str]]) -> dict[str, Verdict]:
+    """Return what each test said; a test that was to run and said nothing is lost."""
+    printed = outputs(console)
+    why = fatal("\n".join(console_lines(console))) or "the kernel hung or the program died"
     found = {}
     for name, tests in todo.items():
-        said = {test.name: test for test in ktap.parse(outputs.get(name, [])).leaves()}
+        said = {test.name: test for test in ktap.parse(printed.get(name, [])).leaves()}
         for test in tests:
             found[test] = Verdict(said[test].verdict, said[test].reason) if test in said else Verdict("lost", why)
     return found
 
 
-def run(image: Path, base: Path, todo: Mapping[str, Sequence[str]], folder: Path, limit: float) -> dict[str, Verdict]:
+def run(
+    image: Path,
+    base: Path,
+    todo: Mapping[str, Sequence[str]],
+    folder: Path,
+    limit: float,
+    machine: Machine = TWO_NODES,
+) -> dict[str, Verdict]:
     """Boot the image, run the programs of `todo` with their tests, and return a verdict for each test."""
     work = folder / "todo"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     (work / "todo").write_text("".join(f"{name} {' '.join(tests)}\n" for name, tests in todo.items()))
     archive(work, folder / "todo.gz")
-    initrd, console = folder / "initrd.gz", folder / "console.log"
+    initrd, console = folder / "initrd.gz", folder / CONSOLE
     initrd.write_bytes(base.read_bytes() + (folder / "todo.gz").read_bytes())
-    command = ["setpriv", "--pdeathsig", "KILL", QEMU, *accelerator(), *MACHINE]
-    command += ["-kernel", str(image), "-initrd", str(initrd), "-append", KERNEL_LINE]
+    command = ["setpriv", "--pdeathsig", "KILL", *machine.command(), "-kernel", str(image), "-initrd", str(initrd)]
     end = time.monotonic() + BOOT_LIMIT + limit
     with console.open("wb") as log:
-        machine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
         try:
-            while machine.poll() is None and time.monotonic() < end:
+            while qemu.poll() is None and time.monotonic() < end:
                 try:
-                    machine.wait(min(HEARTBEAT, max(0.1, end - time.monotonic())))
+                    qemu.wait(min(HEARTBEAT, max(0.1, end - time.monotonic())))
                 except subprocess.TimeoutExpired:
                     say(f"  {(tail(console, 1) or ['booting'])[0].strip()[:100]}")
         finally:
-            machine.kill()
-            machine.wait()
+            qemu.kill()
+            qemu.wait()
     return read_console(console, todo)
