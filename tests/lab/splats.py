@@ -35,7 +35,8 @@ SPLAT = re.compile(
             r"double fault|stack segment|invalid opcode:",
             r"scheduling while atomic|sleeping function called from invalid context",
             # Checkers that have given up see nothing from then on. What kmemleak finds is in its own report.
-            r"INFO: lockdep is turned off|kmemleak: (?:Cannot allocate|Kernel memory leak detector disabled)",
+            r"INFO: lockdep is turned off",
+            r"kmemleak: (?:Cannot allocate a kmemleak_object|Kernel memory leak detector disabled)",
         )
     )
 )
