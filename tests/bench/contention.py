@@ -82,6 +82,8 @@ def configuration() -> Path:
 
 def build_kernel(tree: series.Tree, name: str, commit: str, config: Path) -> Path:
     """Return the kernel of a commit, which is built unless that has been done."""
+    # HEAD would be that of the worktree itself.
+    commit = tree.git("rev-parse", commit)
     source = tree.git("rev-parse", f"{commit}^{{tree}}")
     key = hashlib.sha256(f"{source}{config.read_text()}".encode()).hexdigest()[:16]
     image = OUT / f"{name}-{key}"
