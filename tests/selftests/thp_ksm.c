@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* KSM splits huge pages as well: what is in them is then its own business. */
+/*
+ * KSM splits huge pages as well: what is in them is then its own business. And
+ * what it shares is nobody else's to discard.
+ */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,6 +14,7 @@
 #define BATCH		20
 #define SLEEP_MS	50
 #define POLL_US		100000
+#define EQUAL		64
 
 static void ksm_start(bool use_zero_pages)
 {
@@ -65,12 +69,77 @@ static void others_still_split(void)
 	expect_split(&area);
 }
 
+/* Small pages, of which some have what those at origin have. */
+static struct area mergeable_like(const char *origin)
+{
+	struct area area = area_map(1);
+
+	if (origin)
+		area.origin = (uintptr_t)origin;
+	area_choose(&area, 0, EQUAL, FIRST_BYTE);
+	area_fill_small(&area);
+	expect(!madvise(area.base, area_size(&area), MADV_NOHUGEPAGE) &&
+	       !madvise(area.base, area_size(&area), MADV_MERGEABLE),
+	       "madvise: %s", strerror(errno));
+	return area;
+}
+
+static bool merged(const struct area *a, const struct area *b)
+{
+	unsigned long pfn;
+	int i;
+
+	for (i = 0; i < THP_PAGES; i++) {
+		pfn = pfn_of(area_page(a, i));
+		if (a->live[i] != ZERO &&
+		    (!pfn || pfn_of(area_page(b, i)) != pfn))
+			return false;
+	}
+	return true;
+}
+
+static void wait_merged(const struct area *a, const struct area *b)
+{
+	double end = now() + 60;
+
+	while (!merged(a, b)) {
+		expect(now() < end, "KSM did not merge equal pages");
+		usleep(POLL_US);
+	}
+}
+
+/*
+ * KSM's pages outlast those they were made of. Who gives up the last of these
+ * has no say in what is merged with them later.
+ */
+static void survives_lazyfree(void)
+{
+	struct area first, second, third;
+
+	ksm_start(false);
+	knob_set_number("../ksm/pages_to_scan", 10 * THP_PAGES);
+	first = mergeable_like(NULL);
+	second = mergeable_like(first.base);
+	wait_merged(&first, &second);
+	area_free(&second);
+	expect(!madvise(first.base, area_size(&first), MADV_FREE),
+	       "MADV_FREE: %s", strerror(errno));
+	third = mergeable_like(first.base);
+	wait_merged(&first, &third);
+	area_free(&first);
+	expect(!madvise(third.base, area_size(&third), MADV_PAGEOUT),
+	       "MADV_PAGEOUT: %s", strerror(errno));
+	area_verify(&third);
+}
+
 static const struct test tests[] = {
 	TEST_WITH("ksm.zeros_at_its_rate", zeros_at_its_rate, false,
 		  .seconds = 90),
 	TEST_WITH("ksm.zeropages_at_its_rate", zeros_at_its_rate, true,
 		  .seconds = 90),
 	TEST("ksm.others_still_split", others_still_split),
+	TEST("ksm.survives_lazyfree", survives_lazyfree, .swap = true,
+	     .seconds = 200),
 };
 
 int main(int argc, char **argv)
