@@ -109,10 +109,10 @@ def configure(config: Path) -> None:
             raise UserError(f"{config} asks for {option}={value}, Kconfig does not grant it", "mend that file")
 
 
-def build_image(name: str, config: Path = CONFIG) -> Path:
-    """Build the kernel from what is in the source now; only what has changed is compiled."""
+def build_image(name: str, config: Path = CONFIG, *more: str) -> Path:
+    """Build the kernel from what is in the source now; only what has changed is compiled. `more` is given to make."""
     configure(config)
-    make(["bzImage"], f"kernel {name}")
+    make(["bzImage"], f"kernel {name}", *more)
     image = WORK / f"bzImage-{name}"
     shutil.copyfile(KERNEL / IMAGE, image)
     return image
