@@ -74,6 +74,22 @@ static void used_has_its_second_look(void)
 	expect_split(&area);
 }
 
+/* Nor is it put off by what the other queue has done so far. */
+static void used_stays_due(void)
+{
+	struct area area;
+
+	set_threshold(511);
+	area = area_alloc(4, SPARSE);
+	trigger();
+	expect_queued(0);
+	set_threshold(MANY);
+	area_migrate(&area);
+	expect_queued(4);
+	trigger();
+	expect_split(&area);
+}
+
 /* --- shared with a child --- */
 
 struct sharer {
@@ -210,6 +226,7 @@ static const struct test tests[] = {
 	TEST("migration.partial_kept", partial_kept),
 	TEST("migration.used_not_judged_again", used_not_judged_again),
 	TEST("migration.used_has_its_second_look", used_has_its_second_look),
+	TEST("migration.used_stays_due", used_stays_due),
 	TEST("migration.shared_not_pinned", shared_not_pinned),
 	TEST("migration.shared_then_partial_when_off",
 	     shared_then_partial_when_off),

@@ -160,6 +160,46 @@ static void lazyfree_written_again(long pinned)
 	area_verify(&area);
 }
 
+struct sharer {
+	const struct area *area;
+	int given_up[2], verified[2];
+};
+
+static void give_up(void *arg)
+{
+	struct sharer *sharer = arg;
+
+	expect(!madvise(sharer->area->base, area_size(sharer->area), MADV_FREE),
+	       "MADV_FREE: %s", strerror(errno));
+	tell(sharer->given_up[1]);
+	hear(sharer->verified[0]);
+}
+
+/* Read back from swap it is clean, but that a child gives it up is not all. */
+static void lazyfree_of_shared(void)
+{
+	struct area area = area_map(1);
+	struct sharer sharer = { .area = &area };
+	pid_t child;
+	int i;
+
+	need_swap();
+	area_choose(&area, 0, THP_PAGES, WHOLE);
+	area_fill_small(&area);
+	pageout(area.base, area_size(&area));
+	area_verify(&area);
+	expect(!pipe(sharer.given_up) && !pipe(sharer.verified), "pipe: %s",
+	       strerror(errno));
+	child = helper_start(give_up, &sharer);
+	hear(sharer.given_up[0]);
+	/* Reading was a use, which saves a page from the first attempt. */
+	for (i = 0; i < 10; i++)
+		cgroup_write("memory.reclaim", "4M");
+	area_verify(&area);
+	tell(sharer.verified[1]);
+	helper_join(child);
+}
+
 static const struct test tests[] = {
 	TEST_WITH("swap.underused_1_live", pageout_underused, 1, .swap = true),
 	TEST_WITH("swap.underused_64_live", pageout_underused, 64,
@@ -175,6 +215,7 @@ static const struct test tests[] = {
 		  .swap = true),
 	TEST_WITH("swap.lazyfree_written_again_pinned", lazyfree_written_again,
 		  true, .swap = true),
+	TEST("swap.lazyfree_of_shared", lazyfree_of_shared, .swap = true),
 };
 
 int main(int argc, char **argv)
