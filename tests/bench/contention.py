@@ -32,8 +32,8 @@ STOCK, THP = "stock", "thp"
 # takes string instructions element by element, and nothing but clearing would be seen.
 KERNEL_LINE = "clearcpuid=erms,rep_good"
 # qemu chains no translated block that lies on two pages of code, which costs some 30 ns each time it runs. Where a
-# function lies is chance, and the loop over the tail pages of a freed huge page fell on two pages in one of the kernels:
-# 16 us for each. Functions of that file therefore begin a page.
+# function lies is chance, and in one of the kernels the loop over the tail pages of a freed huge page fell on two
+# pages: 16 us for each huge page. Functions of that file therefore begin a page.
 PLACEMENT = "CFLAGS_page_alloc.o=-falign-functions=4096"
 RUNNING = Machine(cpus=2, kernel_line=KERNEL_LINE)
 # The clock's frequency is told: it would be measured, less exactly than is needed to see a hundred instructions.
