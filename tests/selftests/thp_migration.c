@@ -74,8 +74,11 @@ static void used_has_its_second_look(void)
 	expect_split(&area);
 }
 
-/* Nor is it put off by what the other queue has done so far. */
-static void used_stays_due(void)
+/*
+ * Nor is it put off by what the other queue has done so far: neither before nor
+ * after the first few have had their second look.
+ */
+static void used_stays_due(long nr_looked)
 {
 	struct area area;
 
@@ -84,8 +87,10 @@ static void used_stays_due(void)
 	trigger();
 	expect_queued(0);
 	set_threshold(MANY);
+	if (nr_looked)
+		queue_scan(nr_looked);
 	area_migrate(&area);
-	expect_queued(4);
+	expect_queued(4 - nr_looked);
 	trigger();
 	expect_split(&area);
 }
@@ -226,7 +231,8 @@ static const struct test tests[] = {
 	TEST("migration.partial_kept", partial_kept),
 	TEST("migration.used_not_judged_again", used_not_judged_again),
 	TEST("migration.used_has_its_second_look", used_has_its_second_look),
-	TEST("migration.used_stays_due", used_stays_due),
+	TEST_WITH("migration.used_stays_due", used_stays_due, 0),
+	TEST_WITH("migration.used_stays_due_midway", used_stays_due, 1),
 	TEST("migration.shared_not_pinned", shared_not_pinned),
 	TEST("migration.shared_then_partial_when_off",
 	     shared_then_partial_when_off),
