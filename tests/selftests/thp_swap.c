@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "thp_util.h"
@@ -103,16 +104,22 @@ static void reclaim_underused(void)
 
 #define FREED_PAGES	64
 
-static struct area area_lazyfree(void)
+/* What one CPU has not yet put on a list, another does not see. */
+static void stay_on_one_cpu(void)
 {
-	struct area area = area_map(1);
 	cpu_set_t cpus;
 
-	need_swap();
-	/* What one CPU has not yet put on a list, another does not see. */
 	CPU_ZERO(&cpus);
 	CPU_SET(0, &cpus);
 	sched_setaffinity(0, sizeof(cpus), &cpus);
+}
+
+static struct area area_lazyfree(void)
+{
+	struct area area = area_map(1);
+
+	need_swap();
+	stay_on_one_cpu();
 	area_choose(&area, 0, THP_PAGES, WHOLE);
 	area_fill_small(&area);
 	expect(!madvise(area.base, FREED_PAGES * PAGE_SIZE, MADV_FREE),
@@ -162,42 +169,118 @@ static void lazyfree_written_again(long pinned)
 
 struct sharer {
 	const struct area *area;
-	int given_up[2], verified[2];
+	int done[2], go_on[2];
 };
 
-static void give_up(void *arg)
+static struct sharer sharer_of(const struct area *area)
+{
+	struct sharer sharer = { .area = area };
+
+	expect(!pipe(sharer.done) && !pipe(sharer.go_on), "pipe: %s",
+	       strerror(errno));
+	return sharer;
+}
+
+static void give_up(const struct area *area)
+{
+	expect(!madvise(area->base, area_size(area), MADV_FREE),
+	       "MADV_FREE: %s", strerror(errno));
+}
+
+/* Using a page saves it from the first attempt. */
+static void reclaim_again_and_again(void)
+{
+	int i;
+
+	for (i = 0; i < 10; i++)
+		cgroup_write("memory.reclaim", "4M");
+}
+
+static void child_gives_up(void *arg)
 {
 	struct sharer *sharer = arg;
 
-	expect(!madvise(sharer->area->base, area_size(sharer->area), MADV_FREE),
-	       "MADV_FREE: %s", strerror(errno));
-	tell(sharer->given_up[1]);
-	hear(sharer->verified[0]);
+	give_up(sharer->area);
+	tell(sharer->done[1]);
+	hear(sharer->go_on[0]);
 }
 
-/* Read back from swap it is clean, but that a child gives it up is not all. */
+/* That a child gives it up is not all. */
+static void expect_kept_for_parent(const struct area *area)
+{
+	struct sharer sharer = sharer_of(area);
+	pid_t child;
+
+	child = helper_start(child_gives_up, &sharer);
+	hear(sharer.done[0]);
+	reclaim_again_and_again();
+	area_verify(area);
+	tell(sharer.go_on[1]);
+	helper_join(child);
+}
+
+/* Read back from swap it is clean. */
 static void lazyfree_of_shared(void)
 {
 	struct area area = area_map(1);
-	struct sharer sharer = { .area = &area };
-	pid_t child;
-	int i;
 
 	need_swap();
 	area_choose(&area, 0, THP_PAGES, WHOLE);
 	area_fill_small(&area);
 	pageout(area.base, area_size(&area));
 	area_verify(&area);
-	expect(!pipe(sharer.given_up) && !pipe(sharer.verified), "pipe: %s",
-	       strerror(errno));
-	child = helper_start(give_up, &sharer);
-	hear(sharer.given_up[0]);
-	/* Reading was a use, which saves a page from the first attempt. */
-	for (i = 0; i < 10; i++)
-		cgroup_write("memory.reclaim", "4M");
-	area_verify(&area);
-	tell(sharer.verified[1]);
+	expect_kept_for_parent(&area);
+}
+
+static void child_waits(void *arg)
+{
+	struct sharer *sharer = arg;
+
+	tell(sharer->done[1]);
+	hear(sharer->go_on[0]);
+}
+
+/* So is what was copied because somebody else read it while it was shared. */
+static void lazyfree_of_copied(void)
+{
+	struct area area = area_map(1);
+	struct sharer sharer = sharer_of(&area);
+	static char copy[THP_SIZE];
+	struct iovec from = { area.base, area_size(&area) };
+	struct iovec to = { copy, sizeof(copy) };
+	pid_t child;
+
+	area_choose(&area, 0, THP_PAGES, WHOLE);
+	area_fill_small(&area);
+	child = helper_start(child_waits, &sharer);
+	hear(sharer.done[0]);
+	expect(process_vm_readv(getpid(), &to, 1, &from, 1, 0) ==
+	       (ssize_t)THP_SIZE, "process_vm_readv: %s", strerror(errno));
+	tell(sharer.go_on[1]);
 	helper_join(child);
+	expect_kept_for_parent(&area);
+}
+
+/* Once nobody wants it any more it is freed, whatever the order. */
+static void lazyfree_of_forked(void)
+{
+	struct area area = area_map(1);
+	struct sharer sharer = sharer_of(&area);
+	int left = 0, page;
+	pid_t child;
+
+	stay_on_one_cpu();
+	area_choose(&area, 0, THP_PAGES, WHOLE);
+	area_fill_small(&area);
+	child = helper_start(child_waits, &sharer);
+	hear(sharer.done[0]);
+	give_up(&area);
+	tell(sharer.go_on[1]);
+	helper_join(child);
+	reclaim_again_and_again();
+	for (page = 0; page < THP_PAGES; page++)
+		left += page_has(area_page(&area, page), PM_PRESENT);
+	expect(!left, "%d of %d pages are not freed", left, THP_PAGES);
 }
 
 static const struct test tests[] = {
@@ -216,6 +299,8 @@ static const struct test tests[] = {
 	TEST_WITH("swap.lazyfree_written_again_pinned", lazyfree_written_again,
 		  true, .swap = true),
 	TEST("swap.lazyfree_of_shared", lazyfree_of_shared, .swap = true),
+	TEST("swap.lazyfree_of_copied", lazyfree_of_copied),
+	TEST("swap.lazyfree_of_forked", lazyfree_of_forked),
 };
 
 int main(int argc, char **argv)
