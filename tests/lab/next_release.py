@@ -23,7 +23,7 @@ REPACK = """\
 %prep
 %setup -q -T -c -n linux-%{{base}}
 # The place of a licence is up to the macros of the host, so it is looked for.
-find {files} -name COPYING -exec cp -t . {{}} +
+find {files} -name 'COPYING-*' -exec cp -p {{}} COPYING-%{{uname}} ';'
 
 %install
 mkdir -p %{{buildroot}}/lib/modules
