@@ -196,13 +196,20 @@ static void reclaim_again_and_again(void)
 		cgroup_write("memory.reclaim", "4M");
 }
 
+static void child_waits(void *arg)
+{
+	struct sharer *sharer = arg;
+
+	tell(sharer->done[1]);
+	hear(sharer->go_on[0]);
+}
+
 static void child_gives_up(void *arg)
 {
 	struct sharer *sharer = arg;
 
 	give_up(sharer->area);
-	tell(sharer->done[1]);
-	hear(sharer->go_on[0]);
+	child_waits(sharer);
 }
 
 /* That a child gives it up is not all. */
@@ -232,14 +239,6 @@ static void lazyfree_of_shared(void)
 	expect_kept_for_parent(&area);
 }
 
-static void child_waits(void *arg)
-{
-	struct sharer *sharer = arg;
-
-	tell(sharer->done[1]);
-	hear(sharer->go_on[0]);
-}
-
 /* So is what was copied because somebody else read it while it was shared. */
 static void lazyfree_of_copied(void)
 {
@@ -261,7 +260,7 @@ static void lazyfree_of_copied(void)
 	expect_kept_for_parent(&area);
 }
 
-/* Once nobody wants it any more it is freed, whatever the order. */
+/* Given up while a child shared it, it is freed once the child has gone. */
 static void lazyfree_of_forked(void)
 {
 	struct area area = area_map(1);
