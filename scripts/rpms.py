@@ -2,7 +2,8 @@
 
 The kernel and its selftests are two builds of one spec, so that a changed test does not compile a kernel. A build whose
 inputs, by content, are those of the last one is skipped. The debug kernel, and a kernel on another configuration, are
-further builds of that spec; each gets a repository of its own, complete with the selftests, in build/repo-NAME.
+further builds of that spec; each gets a repository of its own, complete with the selftests, in build/repo-NAME. What is
+for a host with any of these kernels has a spec of its own, and is in build/repo only.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from scripts import config, lock, series, signing
 from scripts.console import BUILD, ROOT, UserError, main, run_logged, say, step
 
 SPEC = ROOT / "SPECS" / "kernel-thp.spec"
+TUNED_SPEC = ROOT / "SPECS" / "tuned-profiles-thp.spec"
+TUNED = ROOT / "tuned-profiles"
 TESTS = ROOT / "tests" / "selftests"
 WORK = BUILD / "rpmbuild"
 REPO = BUILD / "repo"
@@ -47,6 +50,8 @@ class Stage:
     options: tuple[str, ...]
     inputs: tuple[Path, ...]
     root: Path = WORK
+    spec: Path = SPEC
+    packed: Path | None = None  # the spec's only source is this directory; without it, the kernel and its series
 
     @property
     def folder(self) -> Path:
@@ -67,7 +72,11 @@ def kernel() -> Stage:
 
 
 def selftests() -> Stage:
-    return Stage("selftests", ("--without=kernel",), tuple(tests()))
+    return Stage("selftests", ("--without=kernel",), tuple(files_of(TESTS)))
+
+
+def tuned_profiles() -> Stage:
+    return Stage("tuned-profiles", (), tuple(files_of(TUNED)), spec=TUNED_SPEC, packed=TUNED)
 
 
 def debug() -> Stage:
@@ -81,8 +90,9 @@ def on_base(base: Path) -> Stage:
     return Stage("base", options, (base, *config.OURS, CORE_MODULES, *SCRIPTS))
 
 
-def tests() -> list[Path]:
-    return sorted(path for path in TESTS.rglob("*") if path.is_file())
+def files_of(folder: Path) -> list[Path]:
+    """Return what is packed of a directory; what Python leaves there when a test imports a file is not."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
 
 
 def patches() -> list[Path]:
@@ -91,8 +101,8 @@ def patches() -> list[Path]:
 
 def digest(stage: Stage) -> str:
     """Return the hash of everything a stage is made from; times and places of the files do not count."""
-    total = hashlib.sha256(lock.used().line().encode())
-    for path in [SPEC, *patches(), *stage.inputs]:
+    total = hashlib.sha256(b"" if stage.packed else lock.used().line().encode())
+    for path in [stage.spec, *([] if stage.packed else patches()), *stage.inputs]:
         content = path.read_bytes()
         name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name
         total.update(f"{name} {len(content)}\n".encode() + content)
@@ -112,8 +122,8 @@ def check_host() -> None:
         )
 
 
-def pack_tests(target: Path) -> None:
-    """Pack the selftests as the directory `thp`; the same files give the same bytes."""
+def pack(folder: Path, name: str, target: Path) -> None:
+    """Pack a directory under a name; the same files give the same bytes."""
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = member.mtime = 0
@@ -121,19 +131,22 @@ def pack_tests(target: Path) -> None:
         return member
 
     with tarfile.open(target, "w") as archive:
-        for path in tests():
-            archive.add(path, f"thp/{path.relative_to(TESTS)}", filter=plain)
+        for path in files_of(folder):
+            archive.add(path, f"{name}/{path.relative_to(folder)}", filter=plain)
 
 
-def stage_sources(folder: Path) -> None:
+def stage_sources(stage: Stage, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    if stage.packed:
+        pack(stage.packed, stage.packed.name, folder / f"{stage.packed.name}.tar")
+        return
     source = lock.used()
     (folder / source.path.name).symlink_to(source.path)
     # rpmbuild asks for every source of the spec, whatever it is told to build.
     for path in [*patches(), *config.FOLDER.glob("*.config"), CORE_MODULES, *SCRIPTS]:
         shutil.copyfile(path, folder / path.name)
-    pack_tests(folder / "selftests.tar")
+    pack(TESTS, "thp", folder / "selftests.tar")
 
 
 def compiler(stage: Stage) -> tuple[list[str], dict[str, str]]:
@@ -155,17 +168,19 @@ def build(stage: Stage) -> None:
         say(f"rpms: {stage.name} is up to date")
         return
     check_host()
-    stage_sources(stage.folder / "SOURCES")
+    stage_sources(stage, stage.folder / "SOURCES")
     shutil.rmtree(stage.folder / "RPMS", ignore_errors=True)
     options, env = compiler(stage)
     if Path("/etc/debian_version").exists():
         # Debian's packages are not in the rpm database; `make deps` and check_host() look after them.
         options.append("--nodeps")
-    defines = [f"--define=_topdir {stage.folder}", f"--define=base {lock.used().version}"]
+    defines = [f"--define=_topdir {stage.folder}"]
+    if not stage.packed:
+        defines.append(f"--define=base {lock.used().version}")
     log = BUILD / "logs" / f"rpmbuild-{stage.name}.log"
     with step(f"rpmbuild {stage.name}"):
         run_logged(
-            ["rpmbuild", "-bb", *stage.options, *defines, *options, str(SPEC)],
+            ["rpmbuild", "-bb", *stage.options, *defines, *options, str(stage.spec)],
             log,
             f"rpmbuild {stage.name}",
             "mend what the log says, then run `make rpms` again",
@@ -230,7 +245,7 @@ def command() -> None:
         chosen, repo = on_base(config.base_file(given.base_config)), REPO_BASE
     else:
         chosen, repo = kernel(), REPO
-    built = [chosen, selftests()]
+    built = [chosen, selftests(), *([tuned_profiles()] if repo == REPO else [])]
     with ExitStack() as locks:
         for stage in built:
             locks.enter_context(alone(stage))

@@ -59,7 +59,7 @@ def build(folder: Path, repo: Path) -> None:
     for part in PARTS:
         (package,) = repo.glob(f"{part}-[0-9]*.rpm")
         unpack(package, files)
-    rpms.stage_sources(folder / "SOURCES")
+    rpms.stage_sources(rpms.kernel(), folder / "SOURCES")
     spec = folder / "kernel-thp.spec"
     spec.write_text(repacking_spec(files))
     command = ["rpmbuild", "-bb", "--nodeps", "--without=selftests", f"--define=_topdir {folder}"]

@@ -14,13 +14,14 @@ from scripts.console import ROOT
 from tests.package.conftest import MODULES, RELEASE, UNAME, VERSION, Packages, run
 
 KERNEL = ("kernel-thp", "kernel-thp-core", "kernel-thp-modules", "kernel-thp-devel")
+OF_KERNEL = (*KERNEL, "kernel-thp-selftests")
 NEVRA = f"{VERSION}-{RELEASE}"
 
 
 def test_exactly_the_promised_packages(packages: Packages) -> None:
-    assert set(packages.paths) == {*KERNEL, "kernel-thp-selftests"}
-    for path in packages.paths.values():
-        assert path.name.endswith(f"-{NEVRA}.x86_64.rpm")
+    assert set(packages.paths) == {*OF_KERNEL, "tuned-profiles-thp", "tuned-profiles-thp-recommend"}
+    for name in OF_KERNEL:
+        assert packages.paths[name].name == f"{name}-{NEVRA}.x86_64.rpm"
 
 
 def test_meta_package_has_no_file_and_asks_for_both_halves(packages: Packages) -> None:
@@ -69,7 +70,7 @@ def test_releases_install_side_by_side(packages: Packages, name: str) -> None:
     assert all(UNAME in file or re.fullmatch("/usr/share/licenses/[^/]+", file) for file in files)
 
 
-@pytest.mark.parametrize("name", [*KERNEL, "kernel-thp-selftests"])
+@pytest.mark.parametrize("name", OF_KERNEL)
 def test_no_package_passes_for_the_distributions_kernel(packages: Packages, name: str) -> None:
     provided = {line.split()[0] for line in packages.lines(name, "--provides")}
     assert not provided & {"kernel", "kernel-core", "kernel-modules", "kernel-uname-r", "kernel-core-uname-r"}

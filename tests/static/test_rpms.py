@@ -25,12 +25,11 @@ def test_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_stamp_looks_at_content_and_not_at_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rpms, "ROOT", tmp_path)
-    monkeypatch.setattr(rpms, "SPEC", tmp_path / "a.spec")
-    monkeypatch.setattr(rpms, "patches", lambda: [])
-    rpms.SPEC.write_text("spec")
+    spec = tmp_path / "a.spec"
+    spec.write_text("spec")
     test = tmp_path / "test.c"
     test.write_text("one")
-    stage = rpms.Stage("toy", (), (test,))
+    stage = rpms.Stage("toy", (), (test,), spec=spec, packed=tmp_path)
     before = rpms.digest(stage)
     os.utime(test, (1, 1))
     assert rpms.digest(stage) == before
@@ -50,7 +49,14 @@ def test_what_is_for_the_debug_kernel_does_not_rebuild_the_normal_one() -> None:
     assert not {config.DEBUG, config.COMPLETE_DEBUG} & set(rpms.kernel().inputs)
 
 
+def test_a_changed_profile_rebuilds_the_profiles_and_nothing_else() -> None:
+    profiles = set(rpms.tuned_profiles().inputs)
+    assert rpms.TUNED / "thp-shrinker" / "tuned.conf" in profiles
+    for stage in (rpms.kernel(), rpms.selftests(), rpms.debug(), rpms.on_base(config.COMPLETE)):
+        assert not profiles & set(stage.inputs)
+
+
 def test_same_selftests_give_the_same_archive(tmp_path: Path) -> None:
     for name in ("one.tar", "two.tar"):
-        rpms.pack_tests(tmp_path / name)
+        rpms.pack(rpms.TESTS, "thp", tmp_path / name)
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
