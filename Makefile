@@ -11,7 +11,7 @@ export PYTEST_ADDOPTS := -o cache_dir=build/cache/pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static package kernel releases series-check prove check clean
+.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static package kernel tuned releases series-check prove check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,7 +60,7 @@ vm-selftests: deps tree rpms image ## the base kernel's own vm selftests: none w
 	@$(PYTHON) -m tests.lab.vm_selftests
 
 static: deps tree ## patches, headers, style, scripts
-	@$(VENV)/ruff check . && $(VENV)/mypy scripts tests/lab tests/bench && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
+	@$(VENV)/ruff check . && $(VENV)/mypy scripts tests/lab tests/bench tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
 	@$(VENV)/python -m pytest -q tests/static
 
 package: deps rpms ## the built packages (DEBUG=1: those of the debug kernel)
@@ -68,6 +68,9 @@ package: deps rpms ## the built packages (DEBUG=1: those of the debug kernel)
 
 kernel: gate ## the gate's verdict as tests
 	@$(VENV)/python -m pytest -q tests/kernel --ignore=tests/kernel/test_two_releases.py
+
+tuned: deps rpms image ## the tuned profiles on hosts with kernel-thp, the stock kernel and Linux 6.12
+	@$(VENV)/python -m pytest -q tests/tuned
 
 releases: deps rpms image ## two releases side by side in a virtual host, and removing the one that runs (minutes)
 	@$(VENV)/python -m pytest -q tests/kernel/test_two_releases.py

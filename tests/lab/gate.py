@@ -114,9 +114,7 @@ class Gate:
 
     def boot_once(self) -> None:
         with self.step(f"boot {self.variant.package} once"):
-            entry = self.host.entry(self.results.uname)
-            self.vm.run(f"bootctl set-oneshot {entry}")
-            self.detail = self.host.reboot_into(self.results.uname, entry, BOOT_TIMEOUT * self.variant.slow)
+            self.detail = self.host.boot_once(self.results.uname, BOOT_TIMEOUT * self.variant.slow)
 
     def return_to_stock(self) -> None:
         with self.step("reboot into the default, the stock kernel"):

@@ -55,6 +55,12 @@ class Host:
             raise UserError(f"the boot loader started {selected}, expected {entry}", f"read {self.vm.console}")
         return f"{uname}, the boot loader chose {selected}"
 
+    def boot_once(self, uname: str, timeout: float = BOOT_TIMEOUT) -> str:
+        """Have the boot loader start a kernel once, whatever its default is, and prove that it did."""
+        entry = self.entry(uname)
+        self.vm.run(f"bootctl set-oneshot {entry}")
+        return self.reboot_into(uname, entry, timeout)
+
     def wait_blessed(self, uname: str, timeout: int = 60) -> None:
         """systemd blesses the entry when boot-complete.target is reached: the tries go, the plus sign stays."""
         blessed = f"/efi/loader/entries/lab-{uname}.conf"

@@ -1,0 +1,274 @@
+"""The profiles on kernel-thp: what they set, what they compose with, what verification notices, what returns."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.console import UserError
+from tests.lab.host import Host
+from tests.lab.tuned import LOG, THP, VARIABLES, Tuned, Values
+from tests.lab.vm import Vm
+
+KERNEL = "kernel-thp"
+SHRINKER = {
+    "enabled": "always",
+    "defrag": "madvise",
+    "shrink_underused": "1",
+    "underused_max_ptes_none": "409",
+}
+TIGHT = {**SHRINKER, "underused_max_ptes_none": "256", "khugepaged/max_ptes_none": "256"}
+# Debian's own kernel has huge pages always on, and no shrinker.
+BASELINE = {
+    "enabled": "always",
+    "defrag": "madvise",
+    "shrink_underused": "0",
+    "underused_max_ptes_none": "khugepaged",
+    "khugepaged/max_ptes_none": "511",
+}
+# What tuned's own verification lets pass while enabled is madvise, whatever is asked for: files and options that do not
+# exist, another name of an option, a value it does not know, a choice of values.
+FALSE_PASSES = {
+    "missing-file": f"[sysfs]\n{THP}/no_such_file=1\n",
+    "unknown-option": "[vm]\nkhugepaged_max_ptes_none=1\n",
+    "other-name": "[vm]\ntransparent_hugepage=never\n",
+    "misspelt": "[vm]\ntransparent_hugepages=alwyas\n",
+    "choice": f"[sysfs]\n{THP}/enabled=madvise|never\n",
+}
+
+
+def in_force(tuned: Tuned, values: Values) -> bool:
+    return values.items() <= tuned.values().items()
+
+
+def writes(vm: Vm, action: str) -> list[str]:
+    """Return which of the kernel's files were written to while a command ran, in that order."""
+    files = " ".join(f"{THP}/{node}" for node in (*SHRINKER, "khugepaged/max_ptes_none"))
+    script = (
+        f"python3 -I /root/watch_writes.py {files} > /run/writes & watcher=$!; "
+        f"until grep -q ready /run/writes; do sleep 0.2; done; {action}; sleep 2; kill $watcher; cat /run/writes"
+    )
+    lines = vm.run(script).text.splitlines()
+    return [line.removeprefix(f"{THP}/") for line in lines if line.startswith(THP)]
+
+
+# What is set
+
+
+def test_a_refusal_is_not_overlooked(tuned: Tuned) -> None:
+    """All other tests rest on it."""
+    with pytest.raises(UserError, match="no-such-profile"):
+        tuned.profile("no-such-profile")
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"), [("thp-shrinker", SHRINKER), ("thp-shrinker-tight", TIGHT), ("thp-baseline", BASELINE)]
+)
+def test_profile_is_in_force_and_verified(tuned: Tuned, initial: Values, profile: str, expected: Values) -> None:
+    tuned.profile(profile)
+    assert tuned.values() == {**initial, **expected}
+    assert tuned.verify()[0], tuned.verify()[1]
+
+
+def test_limit_is_in_force_before_there_are_more_huge_pages(tuned: Tuned) -> None:
+    order = writes(tuned.vm, "tuned-adm profile thp-shrinker")
+    assert order.index("underused_max_ptes_none") < order.index("enabled")
+    assert order.index("shrink_underused") < order.index("enabled")
+
+
+def test_operators_values_are_applied_and_kept_apart_by_profile(tuned: Tuned) -> None:
+    tuned.vm.write(VARIABLES, "[thp-shrinker]\nthreshold_percent=50\nenabled=madvise\n")
+    tuned.profile("thp-shrinker")
+    assert in_force(tuned, {"underused_max_ptes_none": "256", "enabled": "madvise"})
+    assert tuned.verify()[0]
+
+
+def test_a_mistake_in_the_variables_is_refused_and_what_was_active_stays(tuned: Tuned, initial: Values) -> None:
+    tuned.profile("thp-shrinker-tight")
+    tuned.vm.write(VARIABLES, "[thp-shrinker]\nenabled=alwyas\n")
+    refused = tuned.adm("profile", "thp-shrinker")
+    assert refused.code == 1
+    assert len(refused.lines) == 1
+    assert f"enabled=alwyas in {VARIABLES} is not possible, it can be always, madvise" in refused.text
+    assert tuned.settle({**initial, **TIGHT}) == {**initial, **TIGHT}
+    assert tuned.active() == "thp-shrinker-tight"
+
+
+# Composition
+
+
+def test_composes_with_the_general_profile(tuned: Tuned) -> None:
+    tuned.profile("throughput-performance", "thp-shrinker")
+    assert in_force(tuned, SHRINKER)
+    assert tuned.vm.run("sysctl -n vm.dirty_ratio").text == "40"
+    log = tuned.verify()[1]
+    assert "verify: passed: '['/usr/lib/tuned/thp-shrinker/thp_profile.py']'" in log
+
+
+def test_composes_with_a_profile_that_has_a_variables_file_of_its_own(tuned: Tuned) -> None:
+    tuned.vm.write("/etc/tuned/test-variables.conf", "ratio=37\n")
+    included = "[variables]\ninclude=/etc/tuned/test-variables.conf\n"
+    tuned.define("test-base", f"{included}[sysctl]\nvm.dirty_ratio=${{ratio}}\n")
+    tuned.profile("test-base", "thp-shrinker")
+    assert in_force(tuned, SHRINKER)
+    assert tuned.vm.run("sysctl -n vm.dirty_ratio").text == "37"
+    assert tuned.verify()[0]
+
+
+def test_last_profile_decides(tuned: Tuned) -> None:
+    tuned.define("test-never", "[vm]\ntransparent_hugepages=never\n")
+    tuned.profile("test-never", "thp-shrinker")
+    assert in_force(tuned, SHRINKER)
+    assert tuned.verify()[0]
+    tuned.profile("thp-shrinker", "test-never")
+    assert in_force(tuned, {"enabled": "never"})
+
+
+def test_script_of_another_profile_runs_beside_ours(tuned: Tuned) -> None:
+    tuned.define("test-script", "[script]\nscript=mark.sh\n")
+    tuned.vm.run("printf '#!/bin/sh\\necho $1 >> /run/mark\\n' > /etc/tuned/test-script/mark.sh")
+    tuned.vm.run("chmod +x /etc/tuned/test-script/mark.sh; rm -f /run/mark")
+    for names in (("test-script", "thp-shrinker"), ("thp-shrinker", "test-script")):
+        tuned.profile(*names)
+        assert in_force(tuned, SHRINKER)
+        tuned.adm("off")
+    assert tuned.vm.run("cat /run/mark").text.split() == ["start", "stop", "start", "stop"]
+
+
+# Verification
+
+
+def test_verification_notices_every_value_that_changed(tuned: Tuned, initial: Values) -> None:
+    tuned.profile("thp-shrinker-tight")
+    for node, value in TIGHT.items():
+        tuned.write({node: initial[node]})
+        passed, log = tuned.verify()
+        assert not passed, node
+        assert f"{THP}/{node} is {initial[node]}, expected {value}" in log
+        tuned.write({node: value})
+    assert tuned.verify()[0]
+
+
+@pytest.mark.parametrize("case", FALSE_PASSES)
+def test_what_tuned_alone_passes_falsely_fails_with_ours(tuned: Tuned, case: str) -> None:
+    foreign = f"test-{case}"
+    tuned.define(foreign, FALSE_PASSES[case])
+    tuned.profile(foreign)
+    tuned.write({"enabled": "madvise"})
+    assert tuned.verify()[0], "this tuned notices by itself, so the case proves nothing"
+    tuned.profile("thp-shrinker", foreign)
+    tuned.write({"enabled": "madvise"})
+    passed, log = tuned.verify()
+    assert not passed
+    assert f"{THP}/enabled is madvise, expected always" in log
+
+
+def test_verification_names_a_later_profile_that_decides_otherwise(tuned: Tuned) -> None:
+    """As the kernel_settings role of linux-system-roles does it."""
+    tuned.define("test-kernel_settings", "[vm]\ntransparent_hugepages=madvise\n")
+    tuned.profile("thp-shrinker", "test-kernel_settings")
+    for option in ("", "--ignore-missing"):
+        tuned.vm.run(f": > {LOG}")
+        assert tuned.adm("verify", option).code == 1
+        log = tuned.vm.run(f"cat {LOG}").text
+        assert "enabled is madvise, expected always" in log
+        assert "of thp-shrinker, test-kernel_settings the last one decides" in log
+
+
+def test_verification_notices_files_that_are_not_there(tuned: Tuned) -> None:
+    """Everything tuned's own plugins look at is there and right; the shrinker's files are not."""
+    tuned.profile("thp-shrinker")
+    keep = f"cp --parents {THP}/enabled {THP}/defrag {THP}/hpage_pmd_size /run/kept"
+    tuned.vm.run(f"mkdir -p /run/kept && {keep} && mount --bind /run/kept{THP} {THP}")
+    for option in ("", "--ignore-missing"):
+        tuned.vm.run(f": > {LOG}")
+        assert tuned.adm("verify", option).code == 1
+        log = tuned.vm.run(f"cat {LOG}").text
+        assert f"{THP}/shrink_underused is missing" in log
+        assert "verify: passed: 'transparent_hugepages' = 'always'" in log
+
+
+def test_verification_notices_variables_that_were_not_applied(tuned: Tuned) -> None:
+    tuned.profile("thp-shrinker")
+    tuned.vm.write(VARIABLES, "[thp-shrinker]\nthreshold_percent=70\n")
+    passed, log = tuned.verify()
+    assert not passed
+    assert "apply it again" in log
+    tuned.profile("thp-shrinker")
+    assert in_force(tuned, {"underused_max_ptes_none": "358"})
+    assert tuned.verify()[0]
+
+
+# What returns
+
+
+@pytest.mark.parametrize("way", ["tuned-adm off", "tuned-adm profile balanced", "systemctl stop tuned"])
+def test_everything_returns(tuned: Tuned, initial: Values, way: str) -> None:
+    tuned.profile("thp-shrinker-tight")
+    tuned.vm.run(way)
+    assert tuned.settle(initial) == initial
+
+
+def test_applied_twice_is_as_applied_once(tuned: Tuned, initial: Values) -> None:
+    tuned.profile("thp-shrinker")
+    tuned.profile("thp-shrinker")
+    assert tuned.values() == {**initial, **SHRINKER}
+    tuned.profile("thp-shrinker-tight")
+    assert tuned.values() == {**initial, **TIGHT}
+    tuned.adm("off")
+    assert tuned.settle(initial) == initial
+
+
+def test_a_daemon_that_was_killed_leaves_all_as_it_is_and_restores_it_later(tuned: Tuned, initial: Values) -> None:
+    tuned.profile("thp-shrinker")
+    tuned.vm.run("systemctl kill -s KILL tuned; sleep 2")
+    assert tuned.values() == {**initial, **SHRINKER}
+    # What is in force already is not written again; tuned's own plugin for the other two does so up to 2.20.
+    written = writes(tuned.vm, "systemctl reset-failed tuned; systemctl start tuned && tuned-adm active")
+    assert set(written) <= {"enabled", "defrag"}
+    assert tuned.verify()[0]
+    tuned.adm("off")
+    assert tuned.settle(initial) == initial
+
+
+# Recommendation
+
+
+def test_recommendation_adds_the_profile_to_the_general_one(tuned: Tuned, host: Host) -> None:
+    before = tuned.adm("recommend").text
+    host.install("tuned-profiles-thp-recommend")
+    assert tuned.adm("recommend").text == f"{before} thp-shrinker"
+    tuned.vm.run("dnf -y remove tuned-profiles-thp-recommend", timeout=600)
+    assert tuned.adm("recommend").text == before
+
+
+# Reboots; these come last
+
+
+def test_a_reboot_applies_the_profile_again_over_the_kernels_defaults(tuned: Tuned, host: Host) -> None:
+    tuned.profile("thp-shrinker")
+    tuned.vm.run("systemctl enable tuned")
+    host.boot_once(tuned.vm.run("uname -r").text)
+    assert tuned.active() == "thp-shrinker"
+    assert tuned.verify()[0]
+    assert in_force(tuned, SHRINKER)
+    tuned.adm("off")
+    kernel = {**BASELINE, "shrink_underused": "1"}
+    assert tuned.settle(kernel) == kernel
+
+
+def test_verification_names_the_kernel_command_line(tuned: Tuned, host: Host) -> None:
+    uname = tuned.vm.run("uname -r").text
+    entry = f"/efi/loader/entries/{host.entry(uname)}"
+    tuned.vm.run(f"sed -i 's/^options */&transparent_hugepage=madvise /' {entry}")
+    host.boot_once(uname)
+    tuned.define("test-always", "[vm]\ntransparent_hugepages=always\n")
+    tuned.profile("test-always")
+    assert in_force(tuned, {"enabled": "madvise"})
+    assert tuned.verify()[0], "this tuned notices by itself, so the case proves nothing"
+    tuned.profile("thp-shrinker")
+    passed, log = tuned.verify()
+    assert not passed
+    assert "fixed by transparent_hugepage=madvise on the kernel command line" in log
+    tuned.profile("thp-baseline")
+    assert in_force(tuned, {**BASELINE, "enabled": "madvise"})
+    assert tuned.verify()[0]

@@ -1,0 +1,59 @@
+"""The profiles on a kernel without the shrinker: refused in one clear line, with nothing left behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lab.host import Host
+from tests.lab.tuned import LOG, Tuned, Values
+
+KERNEL = "stock"
+
+
+def refusal(tuned: Tuned) -> str:
+    return f"Linux {tuned.vm.run('uname -r').text} cannot give unused huge pages back"
+
+
+@pytest.mark.parametrize("names", ["thp-shrinker", "thp-shrinker-tight", "throughput-performance thp-shrinker"])
+def test_refused_in_one_line_and_what_was_active_stays(tuned: Tuned, names: str) -> None:
+    tuned.define("test-other", "[vm]\ntransparent_hugepage.defrag=never\n")
+    tuned.profile("test-other")
+    before = tuned.values()
+    done = tuned.adm("profile", names)
+    assert done.code == 1
+    assert len(done.lines) == 1
+    assert refusal(tuned) in done.text
+    assert "boot kernel-thp or Linux 6.12 or later" in done.text
+    assert tuned.settle(before) == before
+    assert before["enabled"] == "madvise"
+    assert tuned.active() == "test-other"
+
+
+def test_refused_without_a_profile_before_it(tuned: Tuned, initial: Values) -> None:
+    assert tuned.adm("profile", "thp-shrinker").code == 1
+    assert tuned.values() == initial
+    assert tuned.active() == "No current active profile."
+
+
+def test_refused_when_the_daemon_starts(tuned: Tuned, initial: Values) -> None:
+    """As after a boot that fell back to this kernel."""
+    tuned.vm.run("systemctl stop tuned && echo thp-shrinker > /etc/tuned/active_profile && systemctl start tuned")
+    assert tuned.active() == "No current active profile."
+    assert refusal(tuned) in tuned.vm.run(f"cat {LOG}").text
+    assert tuned.values() == initial
+    assert not tuned.verify()[0]
+    # The wish stays, for the next boot of a kernel that can.
+    assert tuned.vm.run("cat /etc/tuned/active_profile").text == "thp-shrinker"
+
+
+def test_baseline_works_and_everything_returns(tuned: Tuned, initial: Values) -> None:
+    tuned.profile("thp-baseline")
+    assert tuned.values() == {"enabled": "always", "defrag": "madvise", "khugepaged/max_ptes_none": "511"}
+    assert tuned.verify()[0]
+    tuned.adm("off")
+    assert tuned.settle(initial) == initial
+
+
+def test_not_recommended(tuned: Tuned, host: Host) -> None:
+    host.install("tuned-profiles-thp-recommend")
+    assert "thp-" not in tuned.adm("recommend").text
