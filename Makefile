@@ -60,7 +60,7 @@ vm-selftests: deps tree rpms image ## the base kernel's own vm selftests: none w
 	@$(PYTHON) -m tests.lab.vm_selftests
 
 static: deps tree ## patches, headers, style, scripts
-	@$(VENV)/ruff check . && $(VENV)/mypy scripts tests/lab tests/bench tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
+	@$(VENV)/ruff check . && $(VENV)/mypy scripts tests/lab tests/bench tools tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
 	@$(VENV)/python -m pytest -q tests/static
 
 package: deps rpms ## the built packages (DEBUG=1: those of the debug kernel)

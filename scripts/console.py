@@ -11,19 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+# Defined in the one part that has to stand alone on a host.
+from tools.thp_validate.errors import UserError as UserError
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 HEARTBEAT = 30.0
 INTERRUPTED = 130
 
 _start = time.monotonic()
-
-
-class UserError(Exception):
-    """Something the user can mend: what is wrong, and what to do about it."""
-
-    def __init__(self, what: str, todo: str) -> None:
-        super().__init__(f"{what}; {todo}")
 
 
 def say(text: str) -> None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.console import HEARTBEAT, ROOT, UserError, say, tail
-from tests.lab import ktap
 from tests.lab.accel import QEMU, accelerator
 from tests.lab.splats import fatal
+from tools.thp_validate import ktap
 
 INIT = ROOT / "tests" / "prove" / "init"
 CONSOLE = "console.log"

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.lab import gate
-from tests.lab.judge import parse_required
 from tests.lab.results import Results
+from tools.thp_validate.judge import parse_required
 
 REQUIRED = [want.name for want in parse_required(gate.REQUIRED.read_text(), gate.REQUIRED.name)]
 

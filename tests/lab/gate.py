@@ -21,11 +21,11 @@ from scripts.console import ROOT, UserError, main, say
 from tests.lab import image, leaks, repo, splats
 from tests.lab.accel import accelerator
 from tests.lab.host import Host
-from tests.lab.judge import Required, judge, parse_required, reasons
-from tests.lab.ktap import Report, parse
 from tests.lab.results import Results, Step
 from tests.lab.variant import DEBUG, NORMAL, Variant
 from tests.lab.vm import BOOT_TIMEOUT, COMMAND_TIMEOUT, Vm
+from tools.thp_validate.judge import Required, judge, parse_required, reasons
+from tools.thp_validate.ktap import Report, parse
 
 REQUIRED = ROOT / "tests" / "selftests" / "required.txt"
 REQUIRED_DEBUG = ROOT / "tests" / "selftests" / "required-debug.txt"

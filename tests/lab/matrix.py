@@ -18,11 +18,11 @@ from scripts.console import BUILD, UserError, main, say
 from tests.lab import image, repo, splats
 from tests.lab.gate import SELFTESTS
 from tests.lab.host import Host
-from tests.lab.judge import Outcome, Required, judge, reasons
-from tests.lab.ktap import SKIP, Report, parse
 from tests.lab.splats import Allowed
 from tests.lab.variant import NORMAL
 from tests.lab.vm import Vm
+from tools.thp_validate.judge import Outcome, Required, judge, reasons
+from tools.thp_validate.ktap import SKIP, Report, parse
 
 LIST = Path(__file__).resolve().parent / "matrix.txt"
 OUT = BUILD / "matrix"

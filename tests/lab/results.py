@@ -8,8 +8,8 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.lab.judge import Outcome
-from tests.lab.ktap import SKIP
+from tools.thp_validate.judge import Outcome
+from tools.thp_validate.ktap import SKIP
 
 
 @dataclass

@@ -139,7 +139,7 @@ def test_devel_builds_a_module(unpacked: Path, tmp_path: Path) -> None:
 
 def test_selftests_are_where_the_gate_looks(packages: Packages) -> None:
     files = packages.lines("kernel-thp-selftests", "--list")
-    for name in ("run_kselftest.sh", "kselftest-list.txt", "thp/settings"):
+    for name in ("run_kselftest.sh", "kselftest-list.txt", "thp/required.txt", "thp/settings"):
         assert f"/usr/libexec/kselftests/{name}" in files
     programs = re.findall(r"TEST_GEN_PROGS [:+]= (\w+)", (ROOT / "tests" / "selftests" / "Makefile").read_text())
     assert programs

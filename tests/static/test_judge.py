@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from scripts.console import UserError
-from tests.lab.judge import MISSING, Required, judge, parse_required, reasons
-from tests.lab.ktap import Report, parse
 from tests.lab.results import Results
+from tools.thp_validate.judge import MISSING, Required, judge, parse_required, reasons
+from tools.thp_validate.ktap import Report, parse
 
 REQUIRED = [Required("a"), Required("b", may_skip="one node")]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.ktap import parse
+from tools.thp_validate.ktap import parse
 
 CASES = Path(__file__).resolve().parent / "ktap"
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scripts.console import UserError
-from tests.lab.ktap import FAIL, PASS, SKIP, Report
+from .errors import UserError
+from .ktap import FAIL, PASS, SKIP, Report
 
 MISSING = "missing"
 MAY_SKIP = re.compile(r"may-skip:\s*(.+)")
