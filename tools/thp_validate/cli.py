@@ -1,0 +1,129 @@
+"""The command: options, and the order of the work."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from . import checks as judgement
+from . import counters, estimate, facts, report, selftests
+from .errors import UserError
+from .system import System
+
+NOT_JUDGED = 3
+INTERRUPTED = 130
+EPILOG = "Exit code: 0 supported, 1 degraded, 2 unsupported, 3 not judged (the message says why), 130 interrupted."
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        raise UserError(message, "`thp-validate --help` lists the options")
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 86400:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a number of seconds above 0, up to 86400")
+    return value
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 2 <= int(text) <= 1 << 20):
+        raise argparse.ArgumentTypeError(f"`{text}` is not a number from 2 to {1 << 20}")
+    return int(text)
+
+
+def _pid(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"`{text}` is not a process id")
+    return int(text)
+
+
+def parser() -> Parser:
+    made = Parser(
+        prog="thp-validate",
+        description="Say whether this host is set up as kernel-thp supports it, and if not, why and what to do.",
+        epilog=EPILOG,
+    )
+    made.add_argument("--json", action="store_true", help="print one JSON object, as thp-validate.schema.json has it")
+    made.add_argument("--junit", type=Path, metavar="FILE", help="also write the checks to FILE, as JUnit XML")
+    made.add_argument("--watch", type=_seconds, metavar="SECONDS", help="show how the counters change in this time")
+    made.add_argument("--selftests", action="store_true", help="run the selftests of kernel-thp (as root, minutes)")
+    made.add_argument(
+        "--estimate", action="store_true", help="say how much of the huge pages is zero-filled (as root, reads only)"
+    )
+    whose = made.add_mutually_exclusive_group()
+    whose.add_argument("--pid", type=_pid, help="estimate for one process")
+    whose.add_argument("--cgroup", metavar="PATH", help="estimate for a cgroup and those below it")
+    made.add_argument(
+        "--samples", type=_count, metavar="N", help=f"read N huge pages at most (default {estimate.SAMPLES})"
+    )
+    return made
+
+
+def command() -> int:
+    made = parser()
+    given = made.parse_args()
+    if not given.estimate and (given.pid or given.cgroup or given.samples):
+        made.error("--pid, --cgroup and --samples belong to --estimate")
+    if given.junit:
+        _check_writable(given.junit)
+    system = System()
+    found = facts.gather(system)
+    if given.estimate:
+        samples = given.samples or estimate.SAMPLES
+        found.estimate = estimate.run(system, found.thp, given.pid, given.cgroup, samples)
+    if given.watch:
+        found.watch = counters.watch(system, found.thp, found.counters, given.watch)
+    if given.selftests:
+        found.selftests = selftests.run(system)
+    checks = judgement.judge(found)
+    if given.junit:
+        _write(given.junit, report.as_junit(found, checks))
+    print(json.dumps(report.as_json(found, checks), indent=2) if given.json else report.as_text(found, checks))
+    return report.EXIT[judgement.verdict(checks)]
+
+
+def _check_writable(path: Path) -> None:
+    """Before minutes of work, and not after them."""
+    if not path.parent.is_dir() or path.is_dir():
+        raise UserError(f"--junit {path} cannot be written", "name a file in a directory that exists")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that is complete or not there."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UserError(f"--junit {path} cannot be written: {error.strerror}", "name another file") from None
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        code = command()
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        print(f"thp-validate: {error}", file=sys.stderr)
+        return NOT_JUDGED
+    except BrokenPipeError:
+        # Whoever read the output has enough of it; what is left goes nowhere, silently.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOT_JUDGED
+    except KeyboardInterrupt:
+        print("thp-validate: interrupted", file=sys.stderr)
+        return INTERRUPTED

@@ -1,0 +1,248 @@
+"""How much of the huge pages of processes is zero-filled, and what each limit would give back: a sample, read only.
+
+Every aligned range that could be a huge page is equally likely to be looked at, in random order and each once, so every
+huge page is equally likely to be read. One that several processes map counts by its share.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import os
+import random
+import resource
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import cgroup
+from .errors import UserError
+from .pagemap import Hidden, Memory, Process, process
+from .system import System
+from .thp import Thp
+
+# How many huge pages are read at most, how many ranges are looked at for each of them, and for how long.
+SAMPLES = 1024
+TRIES = 64
+SECONDS = 60.0
+PROGRESS = 5.0
+# Limits of interest, as shares of a huge page; the one in force, and the highest, are added.
+SHARES = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9)
+# The true value is outside of what is stated with this probability at most.
+RISK = 0.05
+LARGEST = 10
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One huge page: whose it is, its zero-filled pages, and the share of it that counts."""
+
+    pid: int
+    zeros: int
+    weight: float
+
+
+@dataclass
+class Limit:
+    """What a limit would do. Errors are half widths of an interval of 95 %; None means that nothing was read."""
+
+    max_ptes_none: int
+    in_force: bool
+    split: int | None
+    split_error: int | None
+    bytes: int | None
+    bytes_error: int | None
+
+
+@dataclass
+class Subject:
+    """One process, or all of them."""
+
+    pid: int | None
+    name: str
+    huge_bytes: int
+    read: int
+    zero_bytes: int | None
+    zero_bytes_error: int | None
+    limits: list[Limit] = field(default_factory=list)
+
+
+@dataclass
+class Estimate:
+    scope: str
+    total: Subject
+    largest: list[Subject]
+    complete: bool
+    locked_bytes: int
+    watched_bytes: int
+    unseen_processes: int
+    read_bytes: int
+    seconds: float
+    cpu_seconds: float
+
+
+def run(system: System, thp: Thp, pid: int | None, group: str | None, samples: int) -> Estimate:
+    began, cpu = time.monotonic(), _cpu()
+    if thp.huge_page_bytes is None or thp.subpages is None:
+        raise UserError("there are no transparent huge pages here to estimate", "run this on a kernel that has them")
+    scope, pids = _scope(system, pid, group)
+    found, unseen = _processes(pids, thp.huge_page_bytes, required=pid is not None)
+    readings: list[Reading] = []
+    complete = True
+    if any(one.ranges for one in found):
+        try:
+            with Memory(thp.page_bytes, thp.huge_page_bytes) as memory:
+                readings, complete = sample(memory, found, samples, began)
+        except Hidden:
+            raise _not_allowed("the kernel hides where memory is") from None
+        except OSError as error:
+            raise _not_allowed(f"{error.filename or 'memory'}: {error.strerror}") from None
+    subpages, limits = thp.subpages, limits_of_interest(thp.subpages, thp.limit)
+    total = _subject(None, "all", found, readings, complete, thp, limits)
+    by_size = sorted(found, key=lambda one: one.huge_bytes, reverse=True)[:LARGEST]
+    largest = [_subject(one.pid, one.name, [one], readings, complete, thp, limits) for one in by_size]
+    return Estimate(
+        scope=scope,
+        total=total,
+        largest=[one for one in largest if one.huge_bytes],
+        complete=complete,
+        locked_bytes=sum(one.locked_bytes for one in found),
+        watched_bytes=sum(one.watched_bytes for one in found),
+        unseen_processes=unseen,
+        read_bytes=len(readings) * subpages * thp.page_bytes,
+        seconds=time.monotonic() - began,
+        cpu_seconds=_cpu() - cpu,
+    )
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _not_allowed(why: str) -> UserError:
+    return UserError(f"--estimate cannot see the pages of processes ({why})", "run it as root, outside of containers")
+
+
+def _scope(system: System, pid: int | None, group: str | None) -> tuple[str, list[int]]:
+    if pid is not None:
+        return f"process {pid}", [pid]
+    if group is not None:
+        return f"cgroup {group}", cgroup.processes(system, group)
+    return "all processes", sorted(int(path.name) for path in Path("/proc").glob("[0-9]*"))
+
+
+def _processes(pids: Sequence[int], huge: int, required: bool) -> tuple[list[Process], int]:
+    """Return the processes that can be looked at, and how many cannot. This one itself is left out."""
+    found, unseen = [], 0
+    for pid in pids:
+        if pid == os.getpid() and not required:
+            continue
+        try:
+            found.append(process(pid, huge))
+        except (FileNotFoundError, ProcessLookupError):
+            if required:
+                raise UserError(f"there is no process {pid}", "give --pid a process that runs") from None
+        except OSError as error:
+            if required:
+                raise UserError(f"process {pid} may not be looked at: {error.strerror}", "run this as root") from None
+            unseen += 1
+    return found, unseen
+
+
+def sample(memory: Memory, found: Sequence[Process], samples: int, began: float) -> tuple[list[Reading], bool]:
+    """Read huge pages at random; the second value says whether all there are were read."""
+    areas = [(one.pid, area) for one in found for area in one.areas]
+    ends = list(itertools.accumulate(area.ranges for _, area in areas))
+    readings: list[Reading] = []
+    told = began
+    for number in _in_random_order(ends[-1], samples * TRIES):
+        now = time.monotonic()
+        if len(readings) >= samples or now - began > SECONDS:
+            return readings, False
+        if now - told > PROGRESS:
+            told = now
+            print(f"estimate: {len(readings)} of {samples} huge pages read", file=sys.stderr, flush=True)
+        at = bisect.bisect_right(ends, number)
+        pid, area = areas[at]
+        reading = _read(memory, pid, area.first + (number - ends[at] + area.ranges) * memory.huge)
+        if reading is not None:
+            readings.append(reading)
+    return readings, ends[-1] <= samples * TRIES
+
+
+def _in_random_order(count: int, at_most: int) -> Iterator[int]:
+    return iter(random.sample(range(count), min(count, at_most)))
+
+
+def _read(memory: Memory, pid: int, address: int) -> Reading | None:
+    """Read a huge page, if there is one; what goes away in the meantime is none."""
+    try:
+        frame = memory.huge_page(pid, address)
+        if frame is None:
+            return None
+        zeros = memory.zero_pages(pid, address)
+        # What was split or moved while it was read says nothing about a huge page.
+        if zeros is None or memory.huge_page(pid, address) != frame:
+            return None
+        return Reading(pid, zeros, 1 / memory.mappings(frame))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def limits_of_interest(subpages: int, in_force: int | None) -> list[tuple[int, bool]]:
+    limits = {int(subpages * share) for share in SHARES} | {subpages - 1}
+    if in_force is not None:
+        limits.add(in_force)
+    return [(limit, limit == in_force) for limit in sorted(limits)]
+
+
+def _subject(
+    pid: int | None,
+    name: str,
+    processes: Sequence[Process],
+    readings: Sequence[Reading],
+    complete: bool,
+    thp: Thp,
+    limits: Sequence[tuple[int, bool]],
+) -> Subject:
+    assert thp.huge_page_bytes is not None and thp.subpages is not None
+    huge, subpages = thp.huge_page_bytes, thp.subpages
+    mine = readings if pid is None else [reading for reading in readings if reading.pid == pid]
+    huge_bytes = sum(one.huge_bytes for one in processes)
+    # What was counted beats what smaps said a moment before.
+    count = len(mine) if complete else huge_bytes // huge
+
+    def scaled(values: list[float], unit: int) -> tuple[int | None, int | None]:
+        if not values:
+            return (0, 0) if count == 0 else (None, None)
+        mean = sum(values) / len(values)
+        error = 0.0 if complete else bound(values)
+        return round(mean * count * unit), round(min(error, 1.0) * count * unit)
+
+    subject = Subject(
+        pid, name, huge_bytes, len(mine), *scaled([one.weight * one.zeros / subpages for one in mine], huge)
+    )
+    for limit, in_force in limits:
+        split = scaled([one.weight * (one.zeros > limit) for one in mine], 1)
+        given = scaled([one.weight * (one.zeros > limit) * one.zeros / subpages for one in mine], huge)
+        subject.limits.append(Limit(limit, in_force, *split, *given))
+    return subject
+
+
+def bound(values: Sequence[float], risk: float = RISK) -> float:
+    """Return how far the mean of such a sample is from the true one, except with probability `risk`.
+
+    This is the empirical Bernstein bound of Maurer and Pontil for values from 0 to 1, on both sides. Unlike the normal
+    approximation it does not call a small sample exact because all of it looks alike.
+    """
+    count = len(values)
+    if count < 2:
+        return 1.0
+    mean = sum(values) / count
+    variance = sum((value - mean) ** 2 for value in values) / (count - 1)
+    log = math.log(4 / risk)
+    return min(1.0, math.sqrt(2 * variance * log / count) + 7 * log / (3 * (count - 1)))

@@ -1,0 +1,41 @@
+"""All that is known about a host, before it is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from . import counters, host, kernel, profile, thp
+from .counters import Watch
+from .estimate import Estimate
+from .host import Host
+from .kernel import Kernel
+from .profile import Profile
+from .selftests import Selftests
+from .system import System
+from .thp import Thp
+
+
+@dataclass
+class Facts:
+    host: Host
+    kernel: Kernel
+    thp: Thp
+    profile: Profile
+    counters: dict[str, int]
+    sysfs: bool
+    watch: Watch | None = None
+    selftests: Selftests | None = None
+    estimate: Estimate | None = None
+    unseen: dict[str, str] = field(default_factory=dict)
+
+
+def gather(system: System) -> Facts:
+    return Facts(
+        host=host.look(system),
+        kernel=kernel.look(system),
+        thp=thp.look(system),
+        profile=profile.look(system),
+        counters=counters.look(system),
+        sysfs=system.path("/sys/kernel").is_dir(),
+        unseen=system.unseen,
+    )

@@ -1,0 +1,112 @@
+"""Run the kselftest target `thp` of kernel-thp-selftests, and judge it as the gate does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .errors import UserError
+from .judge import Outcome, judge, parse_required, reasons
+from .ktap import Report, parse
+from .system import System
+
+FOLDER = Path("/usr/libexec/kselftests")
+INSTALL = "install kernel-thp-selftests"
+# One program's time; the longest takes less than a minute on two processors of a laptop.
+PROGRAM_TIMEOUT = 900.0
+# What a program that is asked to end needs for putting the kernel's settings back.
+GRACE = 30.0
+
+
+@dataclass
+class Selftests:
+    seconds: float
+    tests: list[Outcome] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def accepted(self) -> int:
+        return sum(test.accepted for test in self.tests)
+
+
+def run(system: System, folder: Path = FOLDER) -> Selftests:
+    """Run every listed program; what is wrong with running them at all is an error, before anything is started."""
+    if os.geteuid() != 0:
+        raise UserError("--selftests changes kernel settings while it runs, for which it has to be root", "use sudo")
+    if system.container():
+        raise UserError("--selftests tests the kernel of the host, and this is a container", "run it on the host")
+    programs = (system.read(str(folder / "kselftest-list.txt")) or "").split()
+    wanted = system.read(str(folder / "thp" / "required.txt"))
+    if not programs or wanted is None:
+        raise UserError(f"there are no selftests of kernel-thp in {folder}", INSTALL)
+    required = parse_required(wanted, "required.txt")
+    began = time.monotonic()
+    found: dict[str, Report] = {}
+    problems = []
+    for number, program in enumerate(programs, 1):
+        print(f"selftests: {number} of {len(programs)}: {program}", file=sys.stderr, flush=True)
+        found[program], problem = _run_one(folder, program)
+        problems += problem
+    tests = judge(required, found)
+    return Selftests(time.monotonic() - began, tests, problems + reasons(tests, found))
+
+
+def _run_one(folder: Path, program: str) -> tuple[Report, list[str]]:
+    """Run one program in a session of its own, so that nothing of it outlives an interrupt or the time limit."""
+    child = subprocess.Popen(
+        [str(folder / "run_kselftest.sh"), "-t", program],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    assert child.stdout is not None
+    limit = threading.Timer(PROGRAM_TIMEOUT, _end, [child.pid])
+    limit.start()
+    began = time.monotonic()
+    lines, stamps = [], []
+    try:
+        for line in child.stdout:
+            lines.append(line)
+            stamps.append(time.monotonic() - began)
+        child.wait()
+    finally:
+        late = not limit.is_alive()
+        limit.cancel()
+        if child.poll() is None:
+            _end(child.pid)
+            child.wait()
+    return parse(lines, stamps), [f"{program}: did not end within {PROGRAM_TIMEOUT:.0f} s"] if late else []
+
+
+def _end(session: int) -> None:
+    """Ask every process of a session to end, then end them. The runner's `timeout` makes a process group of its own."""
+    deadline = time.monotonic() + GRACE
+    number = signal.SIGTERM
+    while members := _members(session):
+        for member in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member, number)
+        if time.monotonic() > deadline:
+            number = signal.SIGKILL
+        time.sleep(0.2)
+
+
+def _members(session: int) -> list[int]:
+    """Return the processes of a session that still run: those that ended stay listed until their parent has noticed."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, of = path.read_text().rpartition(")")[2].split()[:4]
+            if int(of) == session and state != "Z":
+                found.append(int(path.parent.name))
+    return found

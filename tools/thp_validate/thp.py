@@ -1,0 +1,62 @@
+"""The state of transparent huge pages: what the kernel can do, and what it is set to."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+
+from .system import System
+
+SYSFS = "/sys/kernel/mm/transparent_hugepage"
+FOLLOWS = "khugepaged"
+BRACKETS = re.compile(r"\[(\S+)\]")
+
+
+@dataclass
+class Thp:
+    """What is None is not there, or could not be seen."""
+
+    present: bool = False
+    page_bytes: int = field(default_factory=lambda: os.sysconf("SC_PAGE_SIZE"))
+    huge_page_bytes: int | None = None
+    enabled: str | None = None
+    defrag: str | None = None
+    shrink_underused: int | None = None
+    underused_max_ptes_none: str | None = None
+    max_ptes_none: int | None = None
+
+    @property
+    def subpages(self) -> int | None:
+        return self.huge_page_bytes // self.page_bytes if self.huge_page_bytes else None
+
+    @property
+    def limit(self) -> int | None:
+        """The number of zero-filled pages above which a huge page is split, or None without a shrinker."""
+        if self.shrink_underused is None:
+            return None
+        own = self.underused_max_ptes_none
+        return int(own) if own is not None and own != FOLLOWS else self.max_ptes_none
+
+
+def look(system: System) -> Thp:
+    thp = Thp(present=system.path(SYSFS).is_dir())
+    thp.huge_page_bytes = _number(system, "hpage_pmd_size")
+    thp.enabled = _choice(system, "enabled")
+    thp.defrag = _choice(system, "defrag")
+    thp.shrink_underused = _number(system, "shrink_underused")
+    own = system.word(f"{SYSFS}/underused_max_ptes_none")
+    thp.underused_max_ptes_none = own if own and (own == FOLLOWS or own.isdecimal()) else None
+    thp.max_ptes_none = _number(system, "khugepaged/max_ptes_none")
+    return thp
+
+
+def _number(system: System, name: str) -> int | None:
+    text = system.word(f"{SYSFS}/{name}") or ""
+    return int(text) if text.isdecimal() else None
+
+
+def _choice(system: System, name: str) -> str | None:
+    """Return the bracketed word of a list of choices."""
+    match = BRACKETS.search(system.read(f"{SYSFS}/{name}") or "")
+    return match.group(1) if match else None
