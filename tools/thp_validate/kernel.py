@@ -106,7 +106,7 @@ def changes(verified: str) -> tuple[list[str], list[str]]:
             if line.strip():
                 changed.append(line.strip())
         elif set(match.group(1)) <= {".", "?"} or line.endswith(NOT_ALLOWED):
-            unread.append(match.group(2))
+            unread.append(match.group(2).replace(NOT_ALLOWED, "").rstrip())
         else:
             changed.append(f"{match.group(2)} ({match.group(1)})")
     return changed, unread

@@ -70,7 +70,13 @@ def _run_one(folder: Path, program: str) -> tuple[Report, list[str]]:
         start_new_session=True,
     )
     assert child.stdout is not None
-    limit = threading.Timer(PROGRAM_TIMEOUT, _end, [child.pid])
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        _end(child.pid)
+
+    limit = threading.Timer(PROGRAM_TIMEOUT, give_up)
     limit.start()
     began = time.monotonic()
     lines, stamps = [], []
@@ -80,12 +86,11 @@ def _run_one(folder: Path, program: str) -> tuple[Report, list[str]]:
             stamps.append(time.monotonic() - began)
         child.wait()
     finally:
-        late = not limit.is_alive()
         limit.cancel()
         if child.poll() is None:
             _end(child.pid)
             child.wait()
-    return parse(lines, stamps), [f"{program}: did not end within {PROGRAM_TIMEOUT:.0f} s"] if late else []
+    return parse(lines, stamps), [f"{program}: did not end within {PROGRAM_TIMEOUT:.0f} s"] if late.is_set() else []
 
 
 def _end(session: int) -> None:

@@ -1,0 +1,264 @@
+"""What is judged, and how: a tree in the form of a good kernel-thp host, and one thing wrong with it at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from scripts.console import ROOT
+from tools.thp_validate import checks, counters, facts, profile, report, taint, thp
+from tools.thp_validate.facts import Facts
+from tools.thp_validate.judge import Outcome
+from tools.thp_validate.selftests import Selftests
+from tools.thp_validate.system import Answer, System
+
+SCHEMA = json.loads((ROOT / "tools" / "thp-validate.schema.json").read_text())
+UNAME = "6.1.187-1.x86_64+thp"
+SYSFS = "sys/kernel/mm/transparent_hugepage"
+GOOD = {
+    "proc/sys/kernel/osrelease": UNAME,
+    "proc/sys/kernel/hostname": "good",
+    "proc/sys/kernel/tainted": "0",
+    "proc/cmdline": "root=LABEL=root rw quiet",
+    "proc/vmstat": "nr_anon_transparent_hugepages 7\nthp_underused_scan_page 5\nthp_underused_split_page 2\nnr_free 1",
+    "proc/meminfo": "MemTotal:        2014000 kB\nAnonHugePages:     14336 kB",
+    "etc/os-release": 'NAME="Toy"\nPRETTY_NAME="Toy Linux 1"',
+    f"lib/modules/{UNAME}/config": "CONFIG_TRANSPARENT_HUGEPAGE=y",
+    f"{SYSFS}/enabled": "[always] madvise never",
+    f"{SYSFS}/defrag": "always defer defer+madvise [madvise] never",
+    f"{SYSFS}/hpage_pmd_size": str(2 << 20),
+    f"{SYSFS}/shrink_underused": "1",
+    f"{SYSFS}/underused_max_ptes_none": "409",
+    f"{SYSFS}/khugepaged/max_ptes_none": "511",
+}
+STOCK = {
+    "proc/sys/kernel/osrelease": "6.1.0-56-amd64",
+    f"{SYSFS}/shrink_underused": None,
+    f"{SYSFS}/underused_max_ptes_none": None,
+}
+UPSTREAM = {"proc/sys/kernel/osrelease": "6.12.117", f"{SYSFS}/underused_max_ptes_none": None}
+
+
+def gathered(tmp_path: Path, changes: dict[str, str | None]) -> Facts:
+    """Gather the facts of the good tree with changes, then add what only rpm and tuned could have said."""
+    for name, text in {**GOOD, **changes}.items():
+        if text is not None:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(f"{text}\n")
+    found = facts.gather(System(tmp_path))
+    found.unseen.clear()
+    if found.kernel.variant != "other":
+        found.kernel.nevra, found.kernel.changed = "kernel-thp-core-6.1.187-1.x86_64", []
+        found.kernel.signature, found.kernel.key_known = "RSA/SHA256, Fri Nov 20 2026, Key ID 0123456789abcdef", True
+    if not found.host.container:
+        found.profile = profile.Profile(True, True, ["thp-shrinker"], True)
+    return found
+
+
+def wrong(found: Facts) -> dict[str, str]:
+    return {check.id: check.result for check in checks.judge(found) if check.verdict != "ok"}
+
+
+def test_a_good_host_is_supported(tmp_path: Path) -> None:
+    found = gathered(tmp_path, {})
+    assert wrong(found) == {}
+    assert checks.verdict(checks.judge(found)) == "supported"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"proc/sys/kernel/osrelease": f"{UNAME}.debug"}, {"kernel-variant": "unsupported"}),
+        (UPSTREAM, {"kernel-variant": "degraded", "shrinker-limit": "degraded"}),
+        ({**UPSTREAM, f"{SYSFS}/khugepaged/max_ptes_none": "409"}, {"kernel-variant": "degraded"}),
+        (STOCK, {"kernel-variant": "unsupported", "shrinker-switch": "unsupported"}),
+        ({"proc/sys/kernel/tainted": str(1 << 9)}, {"kernel-taint": "degraded"}),
+        ({"proc/sys/kernel/tainted": str(1 << 9 | 1 << 5)}, {"kernel-taint": "unsupported"}),
+        ({"proc/sys/kernel/tainted": str(1 << 11)}, {}),
+        ({"proc/sys/kernel/tainted": str(1 << 40)}, {"kernel-taint": "degraded"}),
+        ({"proc/sys/kernel/tainted": None}, {"kernel-taint": "unseen"}),
+        ({f"{SYSFS}/enabled": "always [madvise] never"}, {"thp-enabled": "degraded"}),
+        ({f"{SYSFS}/enabled": "always madvise [never]"}, {"thp-enabled": "degraded"}),
+        ({f"{SYSFS}/enabled": None}, {"thp-present": "unseen"}),
+        ({"proc/cmdline": "transparent_hugepage=always rw"}, {"thp-command-line": "degraded"}),
+        ({f"{SYSFS}/shrink_underused": "0"}, {"shrinker-switch": "degraded"}),
+        ({f"{SYSFS}/underused_max_ptes_none": "511"}, {"shrinker-limit": "degraded"}),
+        ({f"{SYSFS}/underused_max_ptes_none": "khugepaged"}, {"shrinker-limit": "degraded"}),
+        ({f"{SYSFS}/underused_max_ptes_none": "50"}, {"shrinker-limit": "degraded"}),
+        ({f"{SYSFS}/underused_max_ptes_none": "52"}, {}),
+        # 409 pages are 5 % of a huge page of 8192.
+        ({f"{SYSFS}/hpage_pmd_size": str(8192 * os.sysconf("SC_PAGE_SIZE"))}, {"shrinker-limit": "degraded"}),
+        ({"run/systemd/container": "lxc"}, {"profile-active": "unseen"}),
+        ({"run/.containerenv": ""}, {"profile-active": "unseen"}),
+    ],
+)
+def test_one_thing_wrong(tmp_path: Path, changes: dict[str, str | None], expected: dict[str, str]) -> None:
+    found = gathered(tmp_path, changes)
+    assert wrong(found) == expected
+
+
+def test_a_kernel_without_huge_pages(tmp_path: Path) -> None:
+    without = {name: None for name in GOOD if name.startswith(SYSFS)}
+    found = gathered(tmp_path, {**without, **STOCK, "sys/kernel/vmcoreinfo": "1"})
+    assert wrong(found) == {"kernel-variant": "unsupported", "thp-present": "unsupported"}
+
+
+def test_without_sys_nothing_is_said_of_huge_pages(tmp_path: Path) -> None:
+    found = gathered(tmp_path, {name: None for name in GOOD if name.startswith("sys")})
+    assert wrong(found) == {"thp-present": "unseen"}
+
+
+@pytest.mark.parametrize(
+    ("of", "changes", "expected"),
+    [
+        ("kernel", {"nevra": None}, {"kernel-package": "unsupported"}),
+        ("kernel", {"signature": None}, {"kernel-signature": "unsupported"}),
+        ("kernel", {"key_known": False}, {"kernel-signature": "degraded"}),
+        ("kernel", {"changed": None}, {"kernel-files": "unseen"}),
+        ("kernel", {"changed": ["/lib/modules/x (S.5......)"]}, {"kernel-files": "unsupported"}),
+        ("profile", {"verified": False}, {"profile-verified": "degraded"}),
+        ("profile", {"verified": None}, {"profile-verified": "unseen"}),
+        ("profile", {"active": ["thp-baseline"]}, {"profile-active": "degraded"}),
+        ("profile", {"active": ["balanced"]}, {"profile-active": "degraded"}),
+        ("profile", {"active": []}, {"profile-active": "degraded"}),
+        ("profile", {"active": ["throughput-performance", "thp-shrinker-tight", "x"]}, {}),
+        ("profile", {"running": False}, {"profile-active": "degraded"}),
+        ("profile", {"installed": False}, {"profile-active": "degraded"}),
+    ],
+)
+def test_what_rpm_and_tuned_can_say(tmp_path: Path, of: str, changes: dict[str, Any], expected: dict[str, str]) -> None:
+    found = gathered(tmp_path, {})
+    setattr(found, of, dataclasses.replace(getattr(found, of), **changes))
+    assert {name: result for name, result in wrong(found).items() if name in expected} == expected
+    assert set(wrong(found)) - set(expected) <= {"profile-verified"}
+
+
+def test_without_rpm_the_package_is_unseen_and_not_absent(tmp_path: Path) -> None:
+    found = gathered(tmp_path, {})
+    found.kernel.nevra, found.unseen["rpm"] = None, "not installed"
+    assert wrong(found) == {"kernel-package": "unseen"}
+
+
+def test_files_that_rpm_may_not_read_are_unseen(tmp_path: Path) -> None:
+    found = gathered(tmp_path, {})
+    found.unseen[f"/lib/modules/{UNAME}/System.map"] = "not readable"
+    assert wrong(found) == {"kernel-files": "unseen"}
+
+
+def test_a_failed_selftest_is_unsupported(tmp_path: Path) -> None:
+    found = gathered(tmp_path, {})
+    outcome = Outcome("oom.lives", "thp:thp_oom", "fail", False, 1.0, "killed")
+    found.selftests = Selftests(1.0, [outcome], ["oom.lives: fail: killed"])
+    assert wrong(found) == {"selftests": "unsupported"}
+    suite = ET.fromstring(report.as_junit(found, checks.judge(found)))
+    assert suite.find("testcase[@name='oom.lives']/failure") is not None
+
+
+@pytest.mark.parametrize("changes", [{}, STOCK, UPSTREAM, {"run/.containerenv": ""}, {"proc/meminfo": None}])
+def test_json_is_what_the_schema_says(tmp_path: Path, changes: dict[str, str | None]) -> None:
+    found = gathered(tmp_path, changes)
+    found.watch = counters.Watch(1.0, {"thp_split_page": -1}, "nothing")
+    found.selftests = Selftests(1.0, [Outcome("a", "thp:b", "skip", True, 0.5, "one node")], [])
+    judged = checks.judge(found)
+    made = report.as_json(found, judged)
+    jsonschema.validate(made, SCHEMA, format_checker=jsonschema.FormatChecker())
+    assert (made["verdict"] == "supported") == (made["reasons"] == [])
+    assert all(reason["what"] and reason["todo"] for reason in made["reasons"])
+
+
+def test_schema_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+    found = gathered(tmp_path, {})
+    made = report.as_json(found, checks.judge(found))
+    for broken in ({**made, "extra": 1}, {**made, "verdict": "fine"}, {**made, "checks": {}}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(broken, SCHEMA)
+
+
+def test_junit_counts_what_is_wrong(tmp_path: Path) -> None:
+    found = gathered(tmp_path, {f"{SYSFS}/shrink_underused": "0", "proc/sys/kernel/tainted": None})
+    suite = ET.fromstring(report.as_junit(found, checks.judge(found)))
+    assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("1", "1", "1")
+    assert suite.get("tests") == str(len(checks.CHECKS))
+    assert suite.find("testcase[@name='shrinker-switch']/failure") is not None
+    assert suite.find("testcase[@name='kernel-taint']/error") is not None
+
+
+def test_text_says_what_to_do(tmp_path: Path) -> None:
+    found = gathered(tmp_path, {f"{SYSFS}/shrink_underused": "0"})
+    text = report.as_text(found, checks.judge(found))
+    assert "shrink_underused is 0" in text
+    assert "to do       `tuned-adm profile thp-shrinker`" in text
+    assert text.splitlines()[-1] == "degraded"
+
+
+def test_a_recorded_tree_is_never_asked_by_programs(tmp_path: Path) -> None:
+    system = System(tmp_path)
+    assert system.ask(["true"]) is None
+    assert "true" in system.unseen
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "running", "active"),
+    [
+        (0, "Current active profile: balanced thp-shrinker\n", True, ["balanced", "thp-shrinker"]),
+        (1, "No current active profile.\n", True, []),
+        (
+            0,
+            "It seems that tuned daemon is not running, preset profile is not activated.\nPreset profile: balanced\n",
+            False,
+            ["balanced"],
+        ),
+    ],
+)
+def test_tuned_says_what_is_active(code: int, text: str, running: bool, active: list[str]) -> None:
+    assert profile.names(Answer(code, text)) == (running, active)
+
+
+def test_tuned_that_gives_no_verdict_is_not_a_verdict() -> None:
+    good = "Verification succeeded, current system settings match the preset profile.\n"
+    bad = "Verification failed, current system settings differ from the preset profile.\n"
+    assert profile.verdict(Answer(0, good))[0] is True
+    assert profile.verdict(Answer(1, bad))[0] is False
+    assert profile.verdict(Answer(1, "Not supported in no_daemon mode.\n"))[0] is None
+    assert profile.verdict(Answer(0, ""))[0] is None
+
+
+def test_taint_flags_are_the_kernels(tmp_path: Path) -> None:
+    assert [flag.bit for flag in taint.FLAGS] == list(range(len(taint.FLAGS)))
+    assert "".join(flag.letter for flag in taint.FLAGS) == "PFSRMBUDAWCIOELKXTNJ"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "no counter of underused"),
+        ({counters.SPLIT: 3}, "3 underused huge pages were split"),
+        ({counters.SPLIT: 3, counters.DROPPED: 256}, f"{256 * os.sysconf('SC_PAGE_SIZE') >> 10} KiB"),
+        ({counters.SPLIT: 0, counters.SCANNED: 9}, "9 huge pages were judged"),
+        ({counters.SPLIT: 0, counters.SCANNED: 0}, "does not say whether memory was short"),
+        ({counters.SPLIT: 0, counters.PRESSURE: 0}, "memory was not short"),
+        ({counters.SPLIT: 0, counters.PRESSURE: 7}, "memory was short"),
+    ],
+)
+def test_a_change_of_counters_has_a_meaning(change: dict[str, int], said: str) -> None:
+    assert said in counters.meaning(change, thp.Thp())
+
+
+def test_watching_takes_the_difference(tmp_path: Path) -> None:
+    vmstat = tmp_path / "proc" / "vmstat"
+    vmstat.parent.mkdir()
+    vmstat.write_text("thp_underused_split_page 2\nthp_split_page 5\n")
+    system = System(tmp_path)
+
+    def later(_: float) -> None:
+        vmstat.write_text("thp_underused_split_page 6\nthp_split_page 5\n")
+
+    found = counters.watch(system, thp.Thp(), counters.look(system), 1.0, later)
+    assert found.change == {"thp_underused_split_page": 4, "thp_split_page": 0}

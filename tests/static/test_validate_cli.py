@@ -1,0 +1,162 @@
+"""The command as it is started: its forms, its exit codes, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from scripts.console import ROOT
+from tools.thp_validate import cli, report, selftests
+from tools.thp_validate.errors import UserError
+from tools.thp_validate.system import System
+
+COMMAND = str(ROOT / "tools" / "thp-validate")
+SCHEMA = json.loads((ROOT / "tools" / "thp-validate.schema.json").read_text())
+NOBODY = 65534
+
+
+def run(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([COMMAND, *options], capture_output=True, text=True, check=False)
+
+
+def test_json_of_this_host_is_valid_and_gives_the_exit_code() -> None:
+    done = run("--json", "--watch", "0.1")
+    found = json.loads(done.stdout)
+    jsonschema.validate(found, SCHEMA, format_checker=jsonschema.FormatChecker())
+    assert done.returncode == report.EXIT[found["verdict"]]
+    assert found["kernel"]["uname"] == os.uname().release
+    assert found["watch"]["seconds"] >= 0.1
+
+
+def test_text_ends_with_the_verdict() -> None:
+    done = run()
+    assert done.stdout.splitlines()[-1] in report.EXIT
+    assert done.returncode == report.EXIT[done.stdout.splitlines()[-1]]
+
+
+def test_junit_is_written_whole(tmp_path: Path) -> None:
+    target = tmp_path / "out.xml"
+    assert run("--junit", str(target)).returncode in report.EXIT.values()
+    assert ET.parse(target).getroot().tag == "testsuite"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--watch", "0"], "not a number of seconds"),
+        (["--watch", "nan"], "not a number of seconds"),
+        (["--watch", "1e9"], "not a number of seconds"),
+        (["--pid", "1"], "belong to --estimate"),
+        (["--cgroup", "/"], "belong to --estimate"),
+        (["--samples", "9"], "belong to --estimate"),
+        (["--estimate", "--pid", "-1"], "not a process id"),
+        (["--estimate", "--pid", "0"], "not a process id"),
+        (["--estimate", "--pid", "x"], "not a process id"),
+        (["--estimate", "--pid", "4194305"], "no process 4194305"),
+        (["--estimate", "--pid", "1", "--cgroup", "/"], "not allowed with"),
+        (["--estimate", "--cgroup", "/no/such"], "there is no cgroup /no/such"),
+        (["--estimate", "--samples", "1"], "not a number from 2"),
+        (["--junit", "/no/such/file.xml"], "cannot be written"),
+        (["--no-such-option"], "unrecognized arguments"),
+        (["word"], "unrecognized arguments"),
+    ],
+)
+def test_bad_input_is_one_clear_line(options: list[str], said: str) -> None:
+    done = run(*options)
+    assert done.returncode == cli.NOT_JUDGED
+    assert done.stdout == ""
+    assert said in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].startswith("thp-validate: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_leaves_no_half_file() -> None:
+    done = run("--junit", "/dev/full")
+    assert done.returncode in (cli.NOT_JUDGED, *report.EXIT.values())
+    assert not Path("/dev/.full.part").exists()
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_ends_it_at_once() -> None:
+    with subprocess.Popen([COMMAND, "--watch", "600"], stderr=subprocess.PIPE, text=True) as child:
+        time.sleep(1.5)
+        child.send_signal(signal.SIGTERM)
+        _, said = child.communicate(timeout=10)
+    assert child.returncode == cli.INTERRUPTED
+    assert said == "thp-validate: interrupted\n"
+
+
+def test_a_reader_that_goes_away_is_no_crash() -> None:
+    with subprocess.Popen([COMMAND, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stderr is not None
+        child.stdout.close()
+        assert "Traceback" not in child.stderr.read()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_another_user_gets_a_judgement_but_no_estimate() -> None:
+    # The checkout may be where other users cannot look.
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        shutil.copytree(ROOT / "tools", folder, dirs_exist_ok=True)
+
+        def ask(*options: str) -> subprocess.CompletedProcess[str]:
+            command = [f"{folder}/thp-validate", *options]
+            return subprocess.run(command, capture_output=True, text=True, check=False, user=NOBODY)
+
+        plain = ask("--json")
+        found = json.loads(plain.stdout)
+        assert not found["host"]["root"]
+        assert plain.returncode == report.EXIT[found["verdict"]]
+        refused = ask("--estimate", "--pid", str(os.getpid()))
+        assert refused.returncode == cli.NOT_JUDGED
+        assert "run this as root" in refused.stderr
+        refused = ask("--selftests")
+        assert refused.returncode == cli.NOT_JUDGED
+        assert "has to be root" in refused.stderr
+
+
+def test_help_has_every_option_and_exit_code() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    page = (ROOT / "tools" / "thp-validate.1").read_text().replace("\\-", "-")
+    for word in ("--json", "--junit", "--watch", "--selftests", "--estimate", "--pid", "--cgroup", "--samples"):
+        assert word in done.stdout
+        assert word in page
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may run the selftests")
+def test_selftests_are_judged_and_nothing_outlives_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(System, "container", lambda self: None)
+    with pytest.raises(UserError, match="install kernel-thp-selftests"):
+        selftests.run(System(), tmp_path)
+    (tmp_path / "thp").mkdir()
+    (tmp_path / "kselftest-list.txt").write_text("thp:good\nthp:hangs\n")
+    (tmp_path / "thp" / "required.txt").write_text("one\ntwo\n")
+    runner = tmp_path / "run_kselftest.sh"
+    runner.write_text(
+        "#!/bin/sh\n"
+        'if [ "$2" = thp:good ]; then printf "KTAP version 1\\n1..1\\nok 1 one\\n"; exit; fi\n'
+        # In a process group of its own, and deaf to the first signal.
+        "trap '' TERM; timeout 97531 sleep 97531; sleep 97531\n"
+    )
+    runner.chmod(0o755)
+    monkeypatch.setattr(selftests, "PROGRAM_TIMEOUT", 1.0)
+    monkeypatch.setattr(selftests, "GRACE", 1.0)
+    found = selftests.run(System(), tmp_path)
+    assert [(test.name, test.verdict) for test in found.tests] == [("one", "pass"), ("two", "missing")]
+    assert found.reasons[0] == "thp:hangs: did not end within 1 s"
+    assert found.accepted == 1
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not any(b"97531" in line for line in lines)
