@@ -26,6 +26,8 @@ from scripts.console import BUILD, ROOT, UserError, main, run_logged, say, step
 SPEC = ROOT / "SPECS" / "kernel-thp.spec"
 TUNED_SPEC = ROOT / "SPECS" / "tuned-profiles-thp.spec"
 TUNED = ROOT / "tuned-profiles"
+TOOLS_SPEC = ROOT / "SPECS" / "thp-tools.spec"
+THP_TOOLS = ROOT / "tools"
 TESTS = ROOT / "tests" / "selftests"
 WORK = BUILD / "rpmbuild"
 REPO = BUILD / "repo"
@@ -77,6 +79,10 @@ def selftests() -> Stage:
 
 def tuned_profiles() -> Stage:
     return Stage("tuned-profiles", (), tuple(files_of(TUNED)), spec=TUNED_SPEC, packed=TUNED)
+
+
+def tools() -> Stage:
+    return Stage("tools", (), tuple(files_of(THP_TOOLS)), spec=TOOLS_SPEC, packed=THP_TOOLS)
 
 
 def debug() -> Stage:
@@ -245,7 +251,7 @@ def command() -> None:
         chosen, repo = on_base(config.base_file(given.base_config)), REPO_BASE
     else:
         chosen, repo = kernel(), REPO
-    built = [chosen, selftests(), *([tuned_profiles()] if repo == REPO else [])]
+    built = [chosen, selftests(), *([tuned_profiles(), tools()] if repo == REPO else [])]
     with ExitStack() as locks:
         for stage in built:
             locks.enter_context(alone(stage))

@@ -19,7 +19,7 @@ NEVRA = f"{VERSION}-{RELEASE}"
 
 
 def test_exactly_the_promised_packages(packages: Packages) -> None:
-    assert set(packages.paths) == {*OF_KERNEL, "tuned-profiles-thp", "tuned-profiles-thp-recommend"}
+    assert set(packages.paths) == {*OF_KERNEL, "tuned-profiles-thp", "tuned-profiles-thp-recommend", "thp-tools"}
     for name in OF_KERNEL:
         assert packages.paths[name].name == f"{name}-{NEVRA}.x86_64.rpm"
 

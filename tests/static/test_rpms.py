@@ -56,6 +56,13 @@ def test_a_changed_profile_rebuilds_the_profiles_and_nothing_else() -> None:
         assert not profiles & set(stage.inputs)
 
 
+def test_a_changed_tool_rebuilds_the_tools_and_nothing_else() -> None:
+    tools = set(rpms.tools().inputs)
+    assert rpms.THP_TOOLS / "thp-validate" in tools
+    for stage in (rpms.kernel(), rpms.selftests(), rpms.debug(), rpms.on_base(config.COMPLETE)):
+        assert not tools & set(stage.inputs)
+
+
 def test_same_selftests_give_the_same_archive(tmp_path: Path) -> None:
     for name in ("one.tar", "two.tar"):
         rpms.pack(rpms.TESTS, "thp", tmp_path / name)
