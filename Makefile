@@ -11,7 +11,7 @@ export PYTEST_ADDOPTS := -o cache_dir=build/cache/pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static package kernel tuned releases series-check prove check clean
+.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static package kernel tuned tools releases series-check prove check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ kernel: gate ## the gate's verdict as tests
 tuned: deps rpms image ## the tuned profiles on hosts with kernel-thp, the stock kernel and Linux 6.12
 	@$(VENV)/python -m pytest -q tests/tuned
 
+tools: deps rpms image ## thp-validate and the sos plugin on a host that goes from the stock kernel to a supported one
+	@$(VENV)/python -m pytest -q tests/tools
+
 releases: deps rpms image ## two releases side by side in a virtual host, and removing the one that runs (minutes)
 	@$(VENV)/python -m pytest -q tests/kernel/test_two_releases.py
 
@@ -81,7 +84,7 @@ series-check: deps tree ## compile every prefix of the series for each variant: 
 prove: deps tree ## show that the selftests a patch names fail without it (PATCH=8: for that one)
 	@$(PYTHON) -m scripts.prove $(PATCH)
 
-check: static package kernel ## everything; what CI runs
+check: static package kernel tools ## everything; what CI runs
 
 clean: ## delete everything that was built; keep the downloaded source and the signing key
 	@$(PYTHON) -m scripts.clean

@@ -161,6 +161,15 @@ def test_a_failed_selftest_is_unsupported(tmp_path: Path) -> None:
     assert suite.find("testcase[@name='oom.lives']/failure") is not None
 
 
+def test_a_selftest_that_could_not_run_is_unseen(tmp_path: Path) -> None:
+    found = gathered(tmp_path, {})
+    skipped = Outcome("swap.a", "thp:thp_swap", "skip", False, 1.0, "cgroup v1")
+    found.selftests = Selftests(1.0, [skipped], ["swap.a: skip: cgroup v1"])
+    assert wrong(found) == {"selftests": "unseen"}
+    found.selftests.reasons.append("thp:thp_swap: no plan")
+    assert wrong(found) == {"selftests": "unsupported"}
+
+
 @pytest.mark.parametrize("changes", [{}, STOCK, UPSTREAM, {"run/.containerenv": ""}, {"proc/meminfo": None}])
 def test_json_is_what_the_schema_says(tmp_path: Path, changes: dict[str, str | None]) -> None:
     found = gathered(tmp_path, changes)

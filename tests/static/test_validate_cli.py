@@ -81,11 +81,16 @@ def test_bad_input_is_one_clear_line(options: list[str], said: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_full_disk_leaves_no_half_file() -> None:
-    done = run("--junit", "/dev/full")
-    assert done.returncode in (cli.NOT_JUDGED, *report.EXIT.values())
-    assert not Path("/dev/.full.part").exists()
-    assert "Traceback" not in done.stderr
+def test_junit_goes_through_links_and_into_pipes_and_replaces_neither(tmp_path: Path) -> None:
+    file, link, pipe = tmp_path / "out.xml", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(file)
+    run("--junit", str(link))
+    assert link.is_symlink()
+    assert ET.parse(file).getroot().tag == "testsuite"
+    os.mkfifo(pipe)
+    with subprocess.Popen([COMMAND, "--junit", str(pipe)], stdout=subprocess.DEVNULL):
+        assert ET.fromstring(pipe.read_text()).tag == "testsuite"
+    assert pipe.is_fifo()
 
 
 def test_an_interrupt_ends_it_at_once() -> None:

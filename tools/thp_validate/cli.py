@@ -101,11 +101,15 @@ def _check_writable(path: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that is complete or not there."""
-    part = path.with_name(f".{path.name}.part")
+    """Write a file that is complete or not there; a pipe or a device is written as it is, and never replaced."""
+    target = path.resolve()
+    part = target.with_name(f".{target.name}.part")
     try:
+        if target.exists() and not target.is_file():
+            target.write_text(text)
+            return
         part.write_text(text)
-        part.replace(path)
+        part.replace(target)
     except OSError as error:
         part.unlink(missing_ok=True)
         raise UserError(f"--junit {path} cannot be written: {error.strerror}", "name another file") from None

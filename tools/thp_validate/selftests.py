@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .errors import UserError
 from .judge import Outcome, judge, parse_required, reasons
-from .ktap import Report, parse
+from .ktap import SKIP, Report, parse
 from .system import System
 
 FOLDER = Path("/usr/libexec/kselftests")
@@ -34,6 +34,12 @@ class Selftests:
     @property
     def accepted(self) -> int:
         return sum(test.accepted for test in self.tests)
+
+    @property
+    def skips_only(self) -> bool:
+        """Say whether nothing is wrong but that required tests could not run here."""
+        refused = [test for test in self.tests if not test.accepted]
+        return len(self.reasons) == len(refused) and all(test.verdict == SKIP for test in refused)
 
 
 def run(system: System, folder: Path = FOLDER) -> Selftests:
