@@ -87,6 +87,15 @@ def test_a_good_host_is_supported(tmp_path: Path) -> None:
         ({f"{SYSFS}/enabled": "always [madvise] never"}, {"thp-enabled": "degraded"}),
         ({f"{SYSFS}/enabled": "always madvise [never]"}, {"thp-enabled": "degraded"}),
         ({f"{SYSFS}/enabled": None}, {"thp-present": "unseen"}),
+        ({f"{SYSFS}/hugepages-2048kB/enabled": "always [inherit] madvise never"}, {}),
+        ({f"{SYSFS}/hugepages-2048kB/enabled": "always inherit madvise [never]"}, {"thp-enabled": "degraded"}),
+        (
+            {
+                f"{SYSFS}/enabled": "always madvise [never]",
+                f"{SYSFS}/hugepages-2048kB/enabled": "[always] inherit madvise never",
+            },
+            {},
+        ),
         ({"proc/cmdline": "transparent_hugepage=always rw"}, {"thp-command-line": "degraded"}),
         ({f"{SYSFS}/shrink_underused": "0"}, {"shrinker-switch": "degraded"}),
         ({f"{SYSFS}/underused_max_ptes_none": "511"}, {"shrinker-limit": "degraded"}),

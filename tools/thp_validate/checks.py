@@ -15,7 +15,6 @@ from .facts import Facts
 from .taint import DEGRADED, OK, UNSUPPORTED
 
 UNSEEN, SKIPPED = "unseen", "skipped"
-ENABLED_VALUES = {"always": OK, "madvise": DEGRADED, "never": DEGRADED}
 # A limit below this share of a huge page splits those that programs do use.
 LOWEST_LIMIT = 0.1
 
@@ -125,13 +124,19 @@ def _present(facts: Facts) -> Check:
 
 
 def _enabled(facts: Facts) -> Check:
-    name, value = "thp-enabled", facts.thp.enabled
+    name, thp = "thp-enabled", facts.thp
+    value = thp.enabled_in_force
     if value is None:
         return Check(name, SKIPPED, "thp-present says why")
-    if ENABLED_VALUES.get(value) == OK:
+    if value == "always":
         return Check(name, OK, value)
+    if value != thp.enabled and thp.huge_page_bytes:
+        node = f"hugepages-{thp.huge_page_bytes >> 10}kB/enabled"
+        what = f"{node} is {value} and overrides enabled={thp.enabled}"
+        return Check(name, DEGRADED, what, f"write inherit to {node}")
     what = f"transparent_hugepage/enabled is {value}, so programs that do not ask get no huge pages"
-    return Check(name, DEGRADED, what, "`tuned-adm profile thp-shrinker`")
+    todo = "`tuned-adm profile thp-shrinker`, with nothing else in /etc/tuned/thp-shrinker-variables.conf"
+    return Check(name, DEGRADED, what, todo)
 
 
 def _command_line(facts: Facts) -> Check:

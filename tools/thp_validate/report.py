@@ -84,7 +84,7 @@ def as_text(facts: Facts, checks: list[Check]) -> str:
     lines = [
         f"host      {facts.host.name}" + (f", {facts.host.os}" if facts.host.os else ""),
         f"kernel    {kernel.uname}" + (f", {kernel.nevra}" if kernel.nevra else ""),
-        f"THP       {thp.enabled or 'none'}{switched}, {limit}" if thp.present else "THP       none",
+        f"THP       {thp.enabled_in_force or 'none'}{switched}, {limit}" if thp.present else "THP       none",
         f"profile   {' '.join(facts.profile.active) or 'none'}",
     ]
     if facts.host.anon_huge_bytes is not None and facts.host.memory_bytes:

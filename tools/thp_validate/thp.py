@@ -10,6 +10,7 @@ from .system import System
 
 SYSFS = "/sys/kernel/mm/transparent_hugepage"
 FOLLOWS = "khugepaged"
+INHERIT = "inherit"
 BRACKETS = re.compile(r"\[(\S+)\]")
 
 
@@ -21,6 +22,7 @@ class Thp:
     page_bytes: int = field(default_factory=lambda: os.sysconf("SC_PAGE_SIZE"))
     huge_page_bytes: int | None = None
     enabled: str | None = None
+    size_enabled: str | None = None
     defrag: str | None = None
     shrink_underused: int | None = None
     underused_max_ptes_none: str | None = None
@@ -29,6 +31,11 @@ class Thp:
     @property
     def subpages(self) -> int | None:
         return self.huge_page_bytes // self.page_bytes if self.huge_page_bytes else None
+
+    @property
+    def enabled_in_force(self) -> str | None:
+        """Linux 6.8 and later have a switch for each size, which can override the general one."""
+        return self.enabled if self.size_enabled in (None, INHERIT) else self.size_enabled
 
     @property
     def limit(self) -> int | None:
@@ -43,6 +50,8 @@ def look(system: System) -> Thp:
     thp = Thp(present=system.path(SYSFS).is_dir())
     thp.huge_page_bytes = _number(system, "hpage_pmd_size")
     thp.enabled = _choice(system, "enabled")
+    if thp.huge_page_bytes:
+        thp.size_enabled = _choice(system, f"hugepages-{thp.huge_page_bytes >> 10}kB/enabled")
     thp.defrag = _choice(system, "defrag")
     thp.shrink_underused = _number(system, "shrink_underused")
     own = system.word(f"{SYSFS}/underused_max_ptes_none")
