@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import lzma
 import re
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import config, kconfig
+from scripts import config, kconfig, lock, series
 from scripts.console import ROOT
 from tests.package.conftest import MODULES, RELEASE, UNAME, VERSION, Packages, run
 
@@ -101,6 +102,12 @@ def test_configuration_is_what_the_fragments_ask_for(unpacked: Path) -> None:
         for option, value in kconfig.parse(path.read_text()).items():
             found = have.get(option, "n")
             assert found == value or {found, value} <= set(kconfig.ABSENT), f"{path.name}: {option}"
+
+
+def test_series_names_the_patches_in_their_order(unpacked: Path) -> None:
+    listed = [line.split("  ") for line in (unpacked / MODULES[1:] / "series").read_text().splitlines()]
+    patches = series.Series(ROOT / "patches" / lock.used().series).patches()
+    assert listed == [[hashlib.sha256(path.read_bytes()).hexdigest(), path.name] for path in patches]
 
 
 def test_modules_are_signed_and_belong_to_this_kernel(unpacked: Path) -> None:

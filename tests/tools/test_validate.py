@@ -60,6 +60,7 @@ def test_fresh_kernel_lacks_its_settings_only(host: Vm) -> None:
     assert found["kernel"]["key_known"] is True
     assert found["kernel"]["changed"] == []
     assert found["kernel"]["config_sha256"]
+    assert found["kernel"]["series"]
     assert set(wrong(found)) <= {"shrinker-limit", "profile-active", "thp-enabled"}
     assert found["verdict"] == "degraded"
 
