@@ -72,7 +72,7 @@ kernel: gate ## the gate's verdict as tests
 tuned: deps rpms image ## the tuned profiles on hosts with kernel-thp, the stock kernel and Linux 6.12
 	@$(VENV)/python -m pytest -q tests/tuned
 
-tools: deps rpms image ## thp-validate and the sos plugin on a host that goes from the stock kernel to a supported one
+tools: deps rpms image ## thp-validate and the sos plugin on hosts with the stock kernel, kernel-thp and Linux 6.12
 	@$(VENV)/python -m pytest -q tests/tools
 
 releases: deps rpms image ## two releases side by side in a virtual host, and removing the one that runs (minutes)
