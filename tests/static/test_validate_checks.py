@@ -216,6 +216,12 @@ def test_text_says_what_to_do(tmp_path: Path) -> None:
     assert text.splitlines()[-1] == "degraded"
 
 
+def test_text_does_not_show_a_profile_as_active_that_is_only_configured(tmp_path: Path) -> None:
+    found = gathered(tmp_path, {})
+    found.profile.running = False
+    assert "thp-shrinker, but tuned does not run" in report.as_text(found, checks.judge(found))
+
+
 def test_a_recorded_tree_is_never_asked_by_programs(tmp_path: Path) -> None:
     system = System(tmp_path)
     assert system.ask(["true"]) is None

@@ -85,7 +85,8 @@ def as_text(facts: Facts, checks: list[Check]) -> str:
         f"host      {facts.host.name}" + (f", {facts.host.os}" if facts.host.os else ""),
         f"kernel    {kernel.uname}" + (f", {kernel.nevra}" if kernel.nevra else ""),
         f"THP       {thp.enabled_in_force or 'none'}{switched}, {limit}" if thp.present else "THP       none",
-        f"profile   {' '.join(facts.profile.active) or 'none'}",
+        f"profile   {' '.join(facts.profile.active) or 'none'}"
+        + (", but tuned does not run" if facts.profile.installed and not facts.profile.running else ""),
     ]
     if facts.host.anon_huge_bytes is not None and facts.host.memory_bytes:
         lines.append(f"in use    {_mib(facts.host.anon_huge_bytes)} of {_mib(facts.host.memory_bytes)} as huge pages")
