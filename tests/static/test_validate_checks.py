@@ -284,5 +284,5 @@ def test_watching_takes_the_difference(tmp_path: Path) -> None:
     def later(_: float) -> None:
         vmstat.write_text("thp_underused_split_page 6\nthp_split_page 5\n")
 
-    found = counters.watch(system, thp.Thp(), counters.look(system), 1.0, later)
+    found = counters.watch(system, thp.Thp(), 1.0, later)
     assert found.change == {"thp_underused_split_page": 4, "thp_split_page": 0}

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from scripts.console import ROOT
-from tools.thp_validate import estimate, pagemap
+from tools.thp_validate import estimate, pagemap, thp
+from tools.thp_validate.system import System
 
 COMMAND = ROOT / "tools" / "thp-validate"
 SPARSE = ROOT / "tests" / "tools" / "sparse.py"
@@ -144,8 +145,33 @@ def test_mappings_of_other_kinds_are_not_read(tmp_path: Path) -> None:
     """In the form of smaps: plain, locked, watched by userfaultfd, too small, without huge pages."""
     recorded = Path(__file__).with_name("validate") / "smaps.txt"
     (tmp_path / "7").mkdir()
-    (tmp_path / "7" / "comm").write_text("x\n")
-    (tmp_path / "7" / "smaps").write_text(recorded.read_text())
+    # A name can be anything.
+    (tmp_path / "7" / "comm").write_bytes(b"\xff\n")
+    (tmp_path / "7" / "smaps").write_bytes(recorded.read_bytes().replace(b"/usr/bin/a", b"/usr/bin/\xff"))
     found = pagemap.process(7, 2 << 20, tmp_path)
     assert [(area.first, area.ranges, area.huge_bytes) for area in found.areas] == [(0x7F0000000000, 4, 6 << 20)]
     assert (found.locked_bytes, found.watched_bytes) == (2 << 20, 4 << 20)
+
+
+def test_time_that_runs_out_is_said_and_not_overrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "LOOKING", -1.0)
+    system = System()
+    with holding(4) as pid:
+        found = estimate.run(system, thp.look(system), None, None, 64)
+        assert found.unseen_processes > 1
+        assert found.total.read == 0
+        monkeypatch.setattr(estimate, "LOOKING", 30.0)
+        monkeypatch.setattr(estimate, "SECONDS", -1.0)
+        found = estimate.run(system, thp.look(system), pid, None, 64)
+    assert not found.complete
+    assert (found.total.huge_bytes, found.total.zero_bytes) == (4 << 21, None)
+
+
+def test_progress_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(estimate, "PROGRESS", -1.0)
+    system = System()
+    with holding(4) as pid:
+        estimate.run(system, thp.look(system), pid, None, 64)
+    said = capsys.readouterr().err.splitlines()
+    assert "estimate: 0 of 1 processes looked at" in said
+    assert "estimate: 3 of 64 huge pages read" in said

@@ -50,15 +50,15 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     def ask(*question: str) -> str:
         return subprocess.run(["rpm", *database, *question], capture_output=True, text=True, check=False).stdout
 
-    assert kernel.changes(ask("-V", "--nodeps", "--noscripts", "toy")) == ([], [])
+    assert kernel.changes(ask("-V", "--nodeps", "--noscripts", "toy")) == ([], [], [])
     (place / "changed").write_text("otherwise\n")
     (place / "removed").unlink()
     return ask
 
 
 def test_rpm_names_what_changed(asked: Callable[..., str]) -> None:
-    changed, unread = kernel.changes(asked("-V", "--nodeps", "--noscripts", "toy"))
-    assert unread == []
+    changed, unread, said = kernel.changes(asked("-V", "--nodeps", "--noscripts", "toy"))
+    assert unread == said == []
     assert [Path(line.split()[0]).name for line in changed] == ["changed", "removed"]
 
 
@@ -92,6 +92,12 @@ def test_what_may_not_be_read_is_not_changed() -> None:
         "S.5....T.  c /etc/toy.conf\n"
         "missing     /lib/modules/x/config\n"
     )
-    changed, unread = kernel.changes(said)
+    changed, unread, besides = kernel.changes(said)
+    assert besides == []
     assert [line.split()[0] for line in changed] == ["/etc/toy.conf", "/lib/modules/x/config"]
     assert unread == ["/lib/modules/x/System.map", "/lib/modules/x/vmlinuz"]
+
+
+def test_an_rpm_that_fails_has_not_found_a_change() -> None:
+    said = "error: cannot open Packages database in /var/lib/rpm\n"
+    assert kernel.changes(said) == ([], [], [said.strip()])

@@ -89,7 +89,8 @@ def _files(facts: Facts) -> Check:
     if kernel.nevra is None:
         return Check(name, SKIPPED, "no package")
     if kernel.changed is None:
-        return Check(name, UNSEEN, "rpm could not verify the kernel's files", "run `rpm -V kernel-thp-core`")
+        why = facts.unseen.get("rpm -V", "it gave no answer")
+        return Check(name, UNSEEN, f"rpm could not verify the kernel's files: {why}", "run `rpm -V kernel-thp-core`")
     if kernel.changed:
         count = len(kernel.changed)
         what = f"{count} file(s) are not as they were packaged: {', '.join(kernel.changed[:3])}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
 import os
@@ -84,7 +85,7 @@ def command() -> int:
         samples = given.samples or estimate.SAMPLES
         found.estimate = estimate.run(system, found.thp, given.pid, given.cgroup, samples)
     if given.watch:
-        found.watch = counters.watch(system, found.thp, found.counters, given.watch)
+        found.watch = counters.watch(system, found.thp, given.watch)
     if given.selftests:
         found.selftests = selftests.run(system)
     checks = judgement.judge(found)
@@ -117,6 +118,9 @@ def _write(path: Path, text: str) -> None:
 
 def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Names of processes can hold anything, and a terminal need not know every character.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = command()
         sys.stdout.flush()

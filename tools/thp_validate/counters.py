@@ -38,10 +38,8 @@ def look(system: System) -> dict[str, int]:
     return found
 
 
-def watch(
-    system: System, thp: Thp, before: dict[str, int], seconds: float, sleep: Callable[[float], None] = time.sleep
-) -> Watch:
-    began = time.monotonic()
+def watch(system: System, thp: Thp, seconds: float, sleep: Callable[[float], None] = time.sleep) -> Watch:
+    began, before = time.monotonic(), look(system)
     sleep(seconds)
     after = look(system)
     change = {name: after[name] - before[name] for name in after if name in before}

@@ -24,9 +24,11 @@ from .pagemap import Hidden, Memory, Process, process
 from .system import System
 from .thp import Thp
 
-# How many huge pages are read at most, how many ranges are looked at for each of them, and for how long.
+# How many huge pages are read at most, and how many ranges are looked at for each of them.
 SAMPLES = 1024
 TRIES = 64
+# After how many seconds no further process is looked for, no further huge page is read, and progress is told again.
+LOOKING = 30.0
 SECONDS = 60.0
 PROGRESS = 5.0
 # Limits of interest, as shares of a huge page; the one in force, and the highest, are added.
@@ -89,7 +91,7 @@ def run(system: System, thp: Thp, pid: int | None, group: str | None, samples: i
     if thp.huge_page_bytes is None or thp.subpages is None:
         raise UserError("there are no transparent huge pages here to estimate", "run this on a kernel that has them")
     scope, pids = _scope(system, pid, group)
-    found, unseen = _processes(pids, thp.huge_page_bytes, required=pid is not None)
+    found, unseen = _processes(pids, thp.huge_page_bytes, pid is not None, began)
     readings: list[Reading] = []
     complete = True
     if any(one.ranges for one in found):
@@ -135,10 +137,15 @@ def _scope(system: System, pid: int | None, group: str | None) -> tuple[str, lis
     return "all processes", sorted(int(path.name) for path in Path("/proc").glob("[0-9]*"))
 
 
-def _processes(pids: Sequence[int], huge: int, required: bool) -> tuple[list[Process], int]:
-    """Return the processes that can be looked at, and how many cannot. This one itself is left out."""
-    found, unseen = [], 0
-    for pid in pids:
+def _processes(pids: Sequence[int], huge: int, required: bool, began: float) -> tuple[list[Process], int]:
+    """Return the processes that can be looked at, and how many were not. This one itself is left out."""
+    found: list[Process] = []
+    unseen = 0
+    progress = Progress(began)
+    for number, pid in enumerate(pids):
+        if time.monotonic() - began > LOOKING:
+            return found, unseen + len(pids) - number
+        progress.tell(f"{number} of {len(pids)} processes looked at")
         if pid == os.getpid() and not required:
             continue
         try:
@@ -153,19 +160,29 @@ def _processes(pids: Sequence[int], huge: int, required: bool) -> tuple[list[Pro
     return found, unseen
 
 
+class Progress:
+    """A line on standard error every few seconds."""
+
+    def __init__(self, began: float) -> None:
+        self._told = began
+
+    def tell(self, what: str) -> None:
+        now = time.monotonic()
+        if now - self._told > PROGRESS:
+            self._told = now
+            print(f"estimate: {what}", file=sys.stderr, flush=True)
+
+
 def sample(memory: Memory, found: Sequence[Process], samples: int, began: float) -> tuple[list[Reading], bool]:
     """Read huge pages at random; the second value says whether all there are were read."""
     areas = [(one.pid, area) for one in found for area in one.areas]
     ends = list(itertools.accumulate(area.ranges for _, area in areas))
     readings: list[Reading] = []
-    told = began
+    progress = Progress(began)
     for number in _in_random_order(ends[-1], samples * TRIES):
-        now = time.monotonic()
-        if len(readings) >= samples or now - began > SECONDS:
+        if len(readings) >= samples or time.monotonic() - began > SECONDS:
             return readings, False
-        if now - told > PROGRESS:
-            told = now
-            print(f"estimate: {len(readings)} of {samples} huge pages read", file=sys.stderr, flush=True)
+        progress.tell(f"{len(readings)} of {samples} huge pages read")
         at = bisect.bisect_right(ends, number)
         pid, area = areas[at]
         reading = _read(memory, pid, area.first + (number - ends[at] + area.ranges) * memory.huge)

@@ -69,10 +69,15 @@ def _package(system: System, kernel: Kernel) -> None:
     modules = f"{name[: -len('core')]}modules-{release}"
     parts = [part for part in (kernel.nevra, modules) if _installed(system, part)]
     verified = system.ask(["rpm", "-V", "--nodeps", "--noscripts", *parts])
-    if verified is not None:
-        kernel.changed, unread = changes(verified.text)
-        for path in unread:
-            system.unseen[path] = "not readable, so rpm could not verify it"
+    if verified is None:
+        return
+    changed, unread, said = changes(verified.text)
+    for path in unread:
+        system.unseen[path] = "not readable, so rpm could not verify it"
+    if said:
+        system.unseen["rpm -V"] = said[0]
+    else:
+        kernel.changed = changed
 
 
 def _said(system: System, *question: str) -> str:
@@ -97,16 +102,15 @@ def key_known(signed: str, keys: list[str]) -> bool:
     return match is not None and match.group(1).lower()[-8:] in [key.lower()[-8:] for key in keys]
 
 
-def changes(verified: str) -> tuple[list[str], list[str]]:
-    """Return the files that `rpm -V` finds changed, and those it could not read."""
-    changed, unread = [], []
+def changes(verified: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the files that `rpm -V` finds changed, those it could not read, and what it said besides."""
+    changed, unread, said = [], [], []
     for line in verified.splitlines():
         match = ATTRIBUTES.match(line)
         if match is None:
-            if line.strip():
-                changed.append(line.strip())
+            said += [line.strip()] if line.strip() else []
         elif set(match.group(1)) <= {".", "?"} or line.endswith(NOT_ALLOWED):
             unread.append(match.group(2).replace(NOT_ALLOWED, "").rstrip())
         else:
             changed.append(f"{match.group(2)} ({match.group(1)})")
-    return changed, unread
+    return changed, unread, said

@@ -52,9 +52,9 @@ class Process:
 
 def process(pid: int, huge: int, proc: Path = Path("/proc")) -> Process:
     """Return where a process has anonymous huge pages. Raises OSError when it is gone or may not be looked at."""
-    name = (proc / str(pid) / "comm").read_text().strip()
+    name = (proc / str(pid) / "comm").read_text(errors="replace").strip()
     found = Process(pid, name)
-    for start, end, huge_bytes, flags in _mappings((proc / str(pid) / "smaps").read_text()):
+    for start, end, huge_bytes, flags in _mappings((proc / str(pid) / "smaps").read_text(errors="replace")):
         first = -(-start // huge) * huge
         ranges = (end - first) // huge
         if huge_bytes == 0 or ranges <= 0:

@@ -128,7 +128,7 @@ def _estimate(found: Estimate) -> list[str]:
     if found.watched_bytes:
         lines.append(f"  not counted: {_mib(found.watched_bytes)} watched by userfaultfd, not read")
     if found.unseen_processes:
-        lines.append(f"  not counted: {found.unseen_processes} processes that this user may not look at")
+        lines.append(f"  not counted: {found.unseen_processes} processes not looked at: not allowed, or out of time")
     how = "all of them" if found.complete else "a sample; ± is an interval of 95 %"
     lines.append(
         f"  read: {total.read} huge pages, {how}; {_mib(found.read_bytes)} in {found.seconds:.2f} s,"
