@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -101,3 +102,19 @@ def test_what_may_not_be_read_is_not_changed() -> None:
 def test_an_rpm_that_fails_has_not_found_a_change() -> None:
     said = "error: cannot open Packages database in /var/lib/rpm\n"
     assert kernel.changes(said) == ([], [], [said.strip()])
+
+
+def test_a_file_of_nobody_is_told_from_an_rpm_that_fails(tmp_path: Path) -> None:
+    def ask(*question: str) -> str:
+        command, env = ["rpm", *question], {**os.environ, "LC_ALL": "C"}
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, check=False
+        )
+        assert done.returncode != 0
+        return done.stdout
+
+    file = tmp_path / "file"
+    file.touch()
+    assert kernel.failed(ask("-qf", str(file))) == []
+    assert kernel.failed(ask("-qf", str(tmp_path / "missing"))) == []
+    assert kernel.failed(ask("--dbpath", str(file / "below"), "-qf", str(file))) != []

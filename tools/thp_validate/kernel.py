@@ -60,7 +60,12 @@ def _package(system: System, kernel: Kernel) -> None:
         return
     image = f"/lib/modules/{kernel.uname}/vmlinuz"
     owner = system.ask(["rpm", "-qf", "--qf", "%{NAME} %{NEVRA} %{EVR}\n", image])
-    if owner is None or owner.code != 0:
+    if owner is None:
+        return
+    if owner.code != 0:
+        failures = failed(owner.text)
+        if failures:
+            system.unseen["rpm"] = failures[0]
         return
     name, kernel.nevra, release = owner.text.split()[:3]
     kernel.signature = signature(_said(system, "-qi", kernel.nevra))
@@ -88,6 +93,14 @@ def _said(system: System, *question: str) -> str:
 def _installed(system: System, package: str) -> bool:
     answer = system.ask(["rpm", "-q", package])
     return answer is not None and answer.code == 0
+
+
+def failed(said: str) -> list[str]:
+    """Return how rpm itself failed: it also calls a file not owned when it cannot open its database."""
+    errors = [line for line in said.splitlines() if line.startswith("error:")]
+    return [
+        line for line in errors if not (line.startswith("error: file ") and line.endswith("No such file or directory"))
+    ]
 
 
 def signature(information: str) -> str | None:
