@@ -36,16 +36,6 @@ static void expect_refused(const char *knob, const char *value)
 	expect_value(knob, before);
 }
 
-/* Holds on a system that nobody has tuned since it was booted. */
-static void defaults(void)
-{
-	const char *on = knob_saved(SWITCH), *limit = knob_saved(THRESHOLD);
-
-	expect(!strcmp(on, "1"), SWITCH " was \"%s\", not 1", on);
-	expect(!strcmp(limit, "khugepaged"),
-	       THRESHOLD " was \"%s\", not khugepaged", limit);
-}
-
 /* sysfs takes an empty write for nothing at all. */
 static void empty_write(void)
 {
@@ -132,7 +122,6 @@ static void counters(void)
 }
 
 static const struct test tests[] = {
-	TEST("knobs.defaults", defaults),
 	TEST("knobs.modes", modes),
 	TEST("knobs.empty_write", empty_write),
 	TEST("knobs.switch_accepts", switch_accepts),

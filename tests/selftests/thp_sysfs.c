@@ -143,17 +143,6 @@ void knobs_save(void)
 	}
 }
 
-/* The value before the first test, empty where there is no such knob. */
-const char *knob_saved(const char *name)
-{
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(knobs); i++)
-		if (!strcmp(knobs[i].name, name))
-			return knobs[i].saved;
-	return "";
-}
-
 /*
  * Writes only what differs: khugepaged takes a write to its sleeping time as a
  * reason to wake up, and would collapse what a test has just split. Knobs that
