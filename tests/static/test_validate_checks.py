@@ -246,9 +246,10 @@ def test_tuned_says_what_is_active(code: int, text: str, running: bool, active: 
 
 
 def test_tuned_that_gives_no_verdict_is_not_a_verdict() -> None:
-    good = "Verification succeeded, current system settings match the preset profile.\n"
+    good = "Verfication succeeded, current system settings match the preset profile.\n"
     bad = "Verification failed, current system settings differ from the preset profile.\n"
     assert profile.verdict(Answer(0, good))[0] is True
+    assert profile.verdict(Answer(0, good.replace("Verf", "Verif")))[0] is True
     assert profile.verdict(Answer(1, bad))[0] is False
     assert profile.verdict(Answer(1, "Not supported in no_daemon mode.\n"))[0] is None
     assert profile.verdict(Answer(0, ""))[0] is None

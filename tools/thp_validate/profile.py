@@ -10,7 +10,8 @@ OURS = ("thp-shrinker", "thp-shrinker-tight")
 BASELINE = "thp-baseline"
 ACTIVE = "Current active profile:"
 PRESET = "Preset profile:"
-SUCCEEDED = "Verification succeeded"
+# The word before it is misspelt in tuned 2.20, and may not be in others.
+SUCCEEDED = " succeeded"
 FAILED = "Verification failed"
 
 
