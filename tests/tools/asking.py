@@ -15,6 +15,7 @@ SCHEMA = json.loads((ROOT / "tools" / "thp-validate.schema.json").read_text())
 SPARSE = Path(__file__).with_name("sparse.py")
 SYSFS = "/sys/kernel/mm/transparent_hugepage"
 EXIT = {"supported": 0, "degraded": 1, "unsupported": 2}
+SAID = "/tmp/said"
 GROUP = "/sys/fs/cgroup/sparse"
 LIVE = (40, 512, 1, 103)
 COUNT = 20
@@ -22,9 +23,9 @@ COUNT = 20
 
 def ask(host: Vm, *options: str, prefix: str = "", timeout: float = 120.0) -> dict[str, Any]:
     """Return the JSON object, which has to be valid and to agree with the exit code."""
-    command = f"{prefix} thp-validate --json {' '.join(options)} 2>/tmp/said"
+    command = f"{prefix} thp-validate --json {' '.join(options)} 2>{SAID}"
     done = host.run(command, timeout=timeout, check=False)
-    assert done.code in EXIT.values(), f"{done.text} {host.run('cat /tmp/said').text}"
+    assert done.code in EXIT.values(), f"{done.text} {host.run(f'cat {SAID}').text}"
     found: dict[str, Any] = json.loads(done.text)
     jsonschema.validate(found, SCHEMA)
     assert done.code == EXIT[found["verdict"]]

@@ -16,6 +16,7 @@ from tests.lab.vm import Vm
 from tests.tools.asking import (
     COUNT,
     GROUP,
+    SAID,
     SCHEMA,
     SYSFS,
     ask,
@@ -61,6 +62,8 @@ def test_fresh_kernel_lacks_its_settings_only(host: Vm) -> None:
     assert found["kernel"]["changed"] == []
     assert found["kernel"]["config_sha256"]
     assert found["kernel"]["series"]
+    defaults = {"shrink_underused": 1, "underused_max_ptes_none": "khugepaged", "max_ptes_none": 511}
+    assert defaults.items() <= found["thp"].items()
     assert set(wrong(found)) <= {"shrinker-limit", "profile-active", "thp-enabled"}
     assert found["verdict"] == "degraded"
 
@@ -82,8 +85,9 @@ def test_watching_sees_what_the_estimate_foretold(host: Vm) -> None:
     estimate = ask(host, "--estimate", "--cgroup", "/sparse")["estimate"]
     expect_exact(estimate)
     foretold = next(limit for limit in estimate["total"]["limits"] if limit["in_force"])
-    host.run(f"(sleep 3; for i in $(seq 100); do echo 4M > {GROUP}/memory.reclaim; sleep 0.1; done) > /dev/null 2>&1 &")
-    watch = ask(host, "--watch", "30")["watch"]
+    reclaim = f"for i in $(seq 20); do echo 4M > {GROUP}/memory.reclaim; done"
+    host.run(f"rm -f {SAID}; (until grep -q watch: {SAID}; do sleep 0.2; done; {reclaim}) > /dev/null 2>&1 &")
+    watch = ask(host, "--watch", "15")["watch"]
     assert watch["change"]["thp_underused_split_page"] == foretold["split"]
     assert watch["change"]["thp_zero_subpages_dropped"] * 4096 == foretold["bytes"]
     assert f"{foretold['split']} underused huge pages were split" in watch["meaning"]
@@ -107,7 +111,7 @@ def test_selftests_are_run_and_accepted(host: Vm) -> None:
     assert found["selftests"]["reasons"] == []
     assert found["checks"]["selftests"] == "ok"
     assert found["selftests"]["accepted"] == len(found["selftests"]["tests"]) > 100
-    assert "selftests: 1 of" in host.run("cat /tmp/said").text
+    assert "selftests: 1 of" in host.run(f"cat {SAID}").text
     assert 'name="oom.lives' in host.run("cat /tmp/junit.xml").text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ def look(system: System) -> dict[str, int]:
 
 def watch(system: System, thp: Thp, seconds: float, sleep: Callable[[float], None] = time.sleep) -> Watch:
     began, before = time.monotonic(), look(system)
+    print(f"watch: the counters, for {seconds:g} s", file=sys.stderr, flush=True)
     sleep(seconds)
     after = look(system)
     change = {name: after[name] - before[name] for name in after if name in before}
