@@ -5,9 +5,11 @@ It is not in the image, whose only kernel has to be the stock one; it is install
 
 from __future__ import annotations
 
+import fcntl
 import re
 import subprocess
 import tarfile
+import tempfile
 from pathlib import Path
 
 from scripts.console import BUILD, UserError
@@ -32,25 +34,28 @@ def newest() -> tuple[str, str]:
 def package(name: str) -> Path:
     """Return the package file, downloaded unless it is there already; apt checks its signature chain."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    found = sorted(CACHE.glob(f"{name}_*.deb"))
-    if not found:
-        command = ["apt-get", "download", name]
-        done = subprocess.run(command, cwd=CACHE, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    with CACHE.with_suffix(".lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
         found = sorted(CACHE.glob(f"{name}_*.deb"))
-        if done.returncode != 0 or not found:
-            last = done.stderr.strip().splitlines()[-1:]
-            raise UserError(f"{' '.join(command)} failed: {last}", "run `apt-get update`, then this again")
+        if not found:
+            command = ["apt-get", "download", name]
+            done = subprocess.run(
+                command, cwd=CACHE, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+            )
+            found = sorted(CACHE.glob(f"{name}_*.deb"))
+            if done.returncode != 0 or not found:
+                last = done.stderr.strip().splitlines()[-1:]
+                raise UserError(f"{' '.join(command)} failed: {last}", "run `apt-get update`, then this again")
     return found[-1]
 
 
 def install(vm: Vm) -> str:
     """Install it beside the host's other kernels, by kernel-install as an RPM would; return its `uname -r`."""
     name, uname = newest()
-    archive = CACHE / "upstream.tar"
-    with tarfile.open(archive, "w") as content:
-        content.add(package(name), "upstream.deb")
-    vm.unpack(archive, GUEST)
-    archive.unlink()
+    with tempfile.NamedTemporaryFile(dir=BUILD, suffix=".tar") as archive:
+        with tarfile.open(archive.name, "w") as content:
+            content.add(package(name), "upstream.deb")
+        vm.unpack(Path(archive.name), GUEST)
     vm.run(
         f"cd {GUEST} && dpkg-deb -x upstream.deb . && mv lib/modules/{uname} /lib/modules/ && mv boot/*-{uname} /boot/"
         f" && kernel-install add {uname} /boot/vmlinuz-{uname} && rm -r {GUEST}",

@@ -1,4 +1,4 @@
-"""The profiles on kernel-thp: what they set, what they compose with, what verification notices, what returns."""
+"""The profiles on kernel-thp: what they set, what they compose with, what returns."""
 
 from __future__ import annotations
 
@@ -6,38 +6,11 @@ import pytest
 
 from scripts.console import UserError
 from tests.lab.host import Host
-from tests.lab.tuned import LOG, THP, VARIABLES, Tuned, Values
+from tests.lab.tuned import THP, VARIABLES, Tuned, Values
 from tests.lab.vm import Vm
+from tests.tuned.expected import BASELINE, SHRINKER, TIGHT, in_force
 
 KERNEL = "kernel-thp"
-SHRINKER = {
-    "enabled": "always",
-    "defrag": "madvise",
-    "shrink_underused": "1",
-    "underused_max_ptes_none": "409",
-}
-TIGHT = {**SHRINKER, "underused_max_ptes_none": "256", "khugepaged/max_ptes_none": "256"}
-# Debian's own kernel has huge pages always on, and no shrinker.
-BASELINE = {
-    "enabled": "always",
-    "defrag": "madvise",
-    "shrink_underused": "0",
-    "underused_max_ptes_none": "khugepaged",
-    "khugepaged/max_ptes_none": "511",
-}
-# What tuned's own verification lets pass while enabled is madvise, whatever is asked for: files and options that do not
-# exist, another name of an option, a value it does not know, a choice of values.
-FALSE_PASSES = {
-    "missing-file": f"[sysfs]\n{THP}/no_such_file=1\n",
-    "unknown-option": "[vm]\nkhugepaged_max_ptes_none=1\n",
-    "other-name": "[vm]\ntransparent_hugepage=never\n",
-    "misspelt": "[vm]\ntransparent_hugepages=alwyas\n",
-    "choice": f"[sysfs]\n{THP}/enabled=madvise|never\n",
-}
-
-
-def in_force(tuned: Tuned, values: Values) -> bool:
-    return values.items() <= tuned.values().items()
 
 
 def writes(vm: Vm, action: str) -> list[str]:
@@ -134,70 +107,6 @@ def test_script_of_another_profile_runs_beside_ours(tuned: Tuned) -> None:
     assert tuned.vm.run("cat /run/mark").text.split() == ["start", "stop", "start", "stop"]
 
 
-# Verification
-
-
-def test_verification_notices_every_value_that_changed(tuned: Tuned, initial: Values) -> None:
-    tuned.profile("thp-shrinker-tight")
-    for node, value in TIGHT.items():
-        tuned.write({node: initial[node]})
-        passed, log = tuned.verify()
-        assert not passed, node
-        assert f"{THP}/{node} is {initial[node]}, expected {value}" in log
-        tuned.write({node: value})
-    assert tuned.verify()[0]
-
-
-@pytest.mark.parametrize("case", FALSE_PASSES)
-def test_what_tuned_alone_passes_falsely_fails_with_ours(tuned: Tuned, case: str) -> None:
-    foreign = f"test-{case}"
-    tuned.define(foreign, FALSE_PASSES[case])
-    tuned.profile(foreign)
-    tuned.write({"enabled": "madvise"})
-    assert tuned.verify()[0], "this tuned notices by itself, so the case proves nothing"
-    tuned.profile("thp-shrinker", foreign)
-    tuned.write({"enabled": "madvise"})
-    passed, log = tuned.verify()
-    assert not passed
-    assert f"{THP}/enabled is madvise, expected always" in log
-
-
-def test_verification_names_a_later_profile_that_decides_otherwise(tuned: Tuned) -> None:
-    """As the kernel_settings role of linux-system-roles does it."""
-    tuned.define("test-kernel_settings", "[vm]\ntransparent_hugepages=madvise\n")
-    tuned.profile("thp-shrinker", "test-kernel_settings")
-    for option in ("", "--ignore-missing"):
-        tuned.vm.run(f": > {LOG}")
-        assert tuned.adm("verify", option).code == 1
-        log = tuned.vm.run(f"cat {LOG}").text
-        assert "enabled is madvise, expected always" in log
-        assert "of thp-shrinker, test-kernel_settings the last one decides" in log
-
-
-def test_verification_notices_files_that_are_not_there(tuned: Tuned) -> None:
-    """Everything tuned's own plugins look at is there and right; the shrinker's files are not."""
-    tuned.profile("thp-shrinker")
-    keep = f"cp --parents {THP}/enabled {THP}/defrag {THP}/hpage_pmd_size /run/kept"
-    tuned.vm.run(f"mkdir -p /run/kept && {keep} && mount --bind /run/kept{THP} {THP}")
-    for option in ("", "--ignore-missing"):
-        tuned.vm.run(f": > {LOG}")
-        assert tuned.adm("verify", option).code == 1
-        log = tuned.vm.run(f"cat {LOG}").text
-        assert f"{THP}/shrink_underused is missing" in log
-        assert "verify: passed: 'transparent_hugepages' = 'always'" in log
-
-
-def test_verification_notices_variables_that_were_not_applied(tuned: Tuned) -> None:
-    tuned.profile("thp-shrinker")
-    tuned.vm.write(VARIABLES, "[thp-shrinker]\nthreshold_percent=70\n")
-    passed, log = tuned.verify()
-    assert not passed
-    assert "apply it again" in log
-    tuned.profile("thp-shrinker")
-    assert in_force(tuned, {"underused_max_ptes_none": "358"})
-    assert tuned.verify()[0]
-
-
 # What returns
 
 
@@ -241,7 +150,7 @@ def test_recommendation_adds_the_profile_to_the_general_one(tuned: Tuned, host: 
     assert tuned.adm("recommend").text == before
 
 
-# Reboots; these come last
+# A reboot; this comes last
 
 
 def test_a_reboot_applies_the_profile_again_over_the_kernels_defaults(tuned: Tuned, host: Host) -> None:
@@ -254,21 +163,3 @@ def test_a_reboot_applies_the_profile_again_over_the_kernels_defaults(tuned: Tun
     tuned.adm("off")
     kernel = {**BASELINE, "shrink_underused": "1"}
     assert tuned.settle(kernel) == kernel
-
-
-def test_verification_names_the_kernel_command_line(tuned: Tuned, host: Host) -> None:
-    uname = tuned.vm.run("uname -r").text
-    entry = f"/efi/loader/entries/{host.entry(uname)}"
-    tuned.vm.run(f"sed -i 's/^options */&transparent_hugepage=madvise /' {entry}")
-    host.boot_once(uname)
-    tuned.define("test-always", "[vm]\ntransparent_hugepages=always\n")
-    tuned.profile("test-always")
-    assert in_force(tuned, {"enabled": "madvise"})
-    assert tuned.verify()[0], "this tuned notices by itself, so the case proves nothing"
-    tuned.profile("thp-shrinker")
-    passed, log = tuned.verify()
-    assert not passed
-    assert "fixed by transparent_hugepage=madvise on the kernel command line" in log
-    tuned.profile("thp-baseline")
-    assert in_force(tuned, {**BASELINE, "enabled": "madvise"})
-    assert tuned.verify()[0]

@@ -1,0 +1,25 @@
+"""What the profiles set on kernel-thp, on a host of the lab."""
+
+from __future__ import annotations
+
+from tests.lab.tuned import Tuned, Values
+
+SHRINKER = {
+    "enabled": "always",
+    "defrag": "madvise",
+    "shrink_underused": "1",
+    "underused_max_ptes_none": "409",
+}
+TIGHT = {**SHRINKER, "underused_max_ptes_none": "256", "khugepaged/max_ptes_none": "256"}
+# Debian's own kernel has huge pages always on, and no shrinker.
+BASELINE = {
+    "enabled": "always",
+    "defrag": "madvise",
+    "shrink_underused": "0",
+    "underused_max_ptes_none": "khugepaged",
+    "khugepaged/max_ptes_none": "511",
+}
+
+
+def in_force(tuned: Tuned, values: Values) -> bool:
+    return values.items() <= tuned.values().items()
