@@ -49,8 +49,8 @@ rebuild-check: rpms ## build the selftests again elsewhere: the same bytes? (KER
 image: ## disk image of the virtual host
 	@$(PYTHON) -m tests.lab.image
 
-vm: image ## start a virtual host and log in to it
-	@$(PYTHON) -m tests.lab.vm
+vm: image ## start a virtual host, with dnf set to build/repo, and log in to it
+	@$(PYTHON) -m tests.lab.shell
 
 gate: deps rpms image ## install, boot and judge the kernel in a virtual host (DEBUG=1: the debug kernel, with churn)
 	@$(PYTHON) -m tests.lab.gate $(if $(DEBUG),--debug)

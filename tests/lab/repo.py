@@ -21,10 +21,14 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+def made(directory: Path = REPO) -> bool:
+    return (directory / "repodata" / "repomd.xml.asc").exists()
+
+
 @contextmanager
 def served(directory: Path = REPO) -> Iterator[str]:
     """Serve a repository on a free loopback port, and yield its URL as a guest sees it."""
-    if not (directory / "repodata" / "repomd.xml.asc").exists():
+    if not made(directory):
         hint = "`make rpms DEBUG=1`" if directory.name.endswith("-debug") else "`make rpms`"
         raise UserError(f"no signed repository in {directory}", f"run {hint}")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(directory)))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from scripts.console import BUILD, UserError, main, say, tail
+from scripts.console import BUILD, UserError, tail
 from tests.lab import image
 from tests.lab.accel import QEMU, accelerator
 from tests.lab.splats import SPLAT, fatal
@@ -193,6 +193,10 @@ class Vm:
             why = " ".join(tail(self._qemu_log, 2)) or "no message"
             raise DeadHost(f"{self.name}: qemu is gone ({why})", f"read {self._qemu_log} and {self.console}")
 
+    @property
+    def powered_off(self) -> bool:
+        return self._qemu is not None and self._qemu.poll() == 0
+
     def forgive(self) -> None:
         """Let watch() start over from here: what the console says so far has been dealt with."""
         self._seen = len(self.console_text())
@@ -333,15 +337,3 @@ def _drain(stream: IO[str], lines: queue.Queue[str | None]) -> None:
     for line in stream:
         lines.put(line.rstrip("\r\n"))
     lines.put(None)
-
-
-def shell() -> int:
-    """Start a host from the present image and open a shell on it; the host goes when the shell ends."""
-    with Vm(image.build(), RUN / "shell", "shell") as vm:
-        say(f"console: {vm.console}")
-        vm.wait_ssh()
-        return subprocess.run(vm.ssh_command("-t")).returncode
-
-
-if __name__ == "__main__":
-    main(shell)
