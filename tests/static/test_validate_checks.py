@@ -58,7 +58,7 @@ def gathered(tmp_path: Path, changes: dict[str, str | None]) -> Facts:
         found.kernel.nevra, found.kernel.changed = "kernel-thp-core-6.1.187-1.x86_64", []
         found.kernel.signature, found.kernel.key_known = "RSA/SHA256, Fri Nov 20 2026, Key ID 0123456789abcdef", True
     if not found.host.container:
-        found.profile = profile.Profile(True, True, ["thp-shrinker"], True)
+        found.profile = profile.Profile(True, True, True, ["thp-shrinker"], True)
     return found
 
 
@@ -139,6 +139,8 @@ def test_without_sys_nothing_is_said_of_huge_pages(tmp_path: Path) -> None:
         ("profile", {"active": []}, {"profile-active": "degraded"}),
         ("profile", {"active": ["throughput-performance", "thp-shrinker-tight", "x"]}, {}),
         ("profile", {"running": False}, {"profile-active": "degraded"}),
+        ("profile", {"at_boot": False}, {"profile-active": "degraded"}),
+        ("profile", {"at_boot": None}, {}),
         ("profile", {"installed": False}, {"profile-active": "degraded"}),
     ],
 )

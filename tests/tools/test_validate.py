@@ -72,6 +72,8 @@ def test_profile_makes_it_supported(host: Vm) -> None:
     """The acceptance of the project on one host."""
     Host(host).install("tuned-profiles-thp")
     host.run("systemctl start tuned && tuned-adm profile thp-shrinker && tuned-adm verify")
+    assert any(reason["todo"] == "`systemctl enable tuned`" for reason in ask(host)["reasons"])
+    host.run("systemctl enable tuned")
     found = ask(host)
     assert found["reasons"] == []
     assert found["verdict"] == "supported"

@@ -188,6 +188,9 @@ def _profile(facts: Facts) -> Check:
         return Check(name, UNSEEN, f"tuned-adm could not be asked: {why}", "run this as root on the host")
     if not profile.running:
         return Check(name, DEGRADED, "the tuned daemon is not running", f"`systemctl enable --now tuned`, then {apply}")
+    if profile.ours and profile.at_boot is False:
+        what = f"{profile.ours} is active, but tuned does not start at boot"
+        return Check(name, DEGRADED, what, "`systemctl enable tuned`")
     if profile.ours:
         return Check(name, OK, " ".join(profile.active))
     if profiles.BASELINE in profile.active:

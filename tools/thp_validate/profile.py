@@ -17,10 +17,11 @@ FAILED = "Verification failed"
 
 @dataclass
 class Profile:
-    """`verified` is None when tuned could not be asked, or gave no verdict; `said` is why."""
+    """`at_boot` is None when systemd could not be asked; `verified` when tuned could not, with why it is in `said`."""
 
     installed: bool = False
     running: bool = False
+    at_boot: bool | None = None
     active: list[str] = field(default_factory=list)
     verified: bool | None = None
     said: str = ""
@@ -39,6 +40,8 @@ def look(system: System) -> Profile:
         return profile
     profile.installed = True
     profile.running, profile.active = names(active)
+    enabled = system.ask(["systemctl", "is-enabled", "tuned"])
+    profile.at_boot = None if enabled is None else enabled.code == 0
     if profile.running and profile.active:
         verify = system.ask(["tuned-adm", "verify"])
         if verify is not None:
