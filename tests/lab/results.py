@@ -8,8 +8,8 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tools.thp_validate import junit
 from tools.thp_validate.judge import Outcome
-from tools.thp_validate.ktap import SKIP
 
 
 @dataclass
@@ -50,25 +50,17 @@ class Results:
         """Write both files; each appears complete or not at all."""
         data = {"verdict": self.verdict, **dataclasses.asdict(self)}
         _replace(directory / "results.json", json.dumps(data, indent=2) + "\n")
-        _replace(directory / "junit.xml", ET.tostring(self._junit(), encoding="unicode") + "\n")
+        _replace(directory / "junit.xml", self._junit())
 
-    def _junit(self) -> ET.Element:
+    def _junit(self) -> str:
         suite = ET.Element("testsuite", name="kernel-thp gate")
         for step in self.steps:
             case = ET.SubElement(suite, "testcase", classname="gate", name=step.name, time=f"{step.seconds:.1f}")
             if not step.ok:
                 ET.SubElement(case, "failure", message=step.detail)
         for test in self.tests:
-            case = ET.SubElement(suite, "testcase", classname=test.program or "missing", name=test.name)
-            case.set("time", f"{test.seconds:.1f}")
-            if not test.accepted:
-                ET.SubElement(case, "failure", message=f"{test.verdict}: {test.reason}")
-            elif test.verdict == SKIP:
-                ET.SubElement(case, "skipped", message=test.reason)
-        suite.set("tests", str(len(suite)))
-        suite.set("failures", str(len(suite.findall("*/failure"))))
-        suite.set("skipped", str(len(suite.findall("*/skipped"))))
-        return suite
+            junit.add(suite, test)
+        return junit.finished(suite)
 
     def table(self) -> str:
         names = [step.name for step in self.steps] + [test.name for test in self.tests]

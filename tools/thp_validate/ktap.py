@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 VERSION = re.compile(r"^K?TAP version (\d+)\s*$")
 PLAN = re.compile(r"^1\.\.(\d+)\s*(?:# *SKIP\b[: ]*(.*))?$", re.IGNORECASE)
 RESULT = re.compile(r"^(not )?ok (\d+)(?:\s+(?:- )?(.*))?$")
+# The directives KTAP defines, as test programs print them, and the exit code of kselftest's runner.
 DIRECTIVE = re.compile(r"(?:^|\s)# *(?:(SKIP|TODO|XFAIL|TIMEOUT|ERROR)\b[: ]*(.*)|(exit=\d+.*))$", re.IGNORECASE)
 BAIL = re.compile(r"^Bail out!\s*(.*)$")
 KNOWN_VERSIONS = {"KTAP version 1", "TAP version 13", "TAP version 14"}

@@ -8,12 +8,10 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 from . import checks as judgement
-from . import taint
+from . import junit, taint
 from .checks import Check
 from .estimate import Estimate, Subject
 from .facts import Facts
-from .judge import Outcome
-from .ktap import SKIP
 
 SCHEMA = 1
 EXIT = {"supported": 0, "degraded": 1, "unsupported": 2}
@@ -61,20 +59,8 @@ def as_junit(facts: Facts, checks: list[Check]) -> str:
         elif check.result != taint.OK:
             ET.SubElement(case, "failure", message=f"{check.result}: {check.what}; {check.todo}")
     for test in facts.selftests.tests if facts.selftests else []:
-        _selftest(suite, test)
-    suite.set("tests", str(len(suite)))
-    for tag in ("failure", "error", "skipped"):
-        suite.set({"failure": "failures", "error": "errors"}.get(tag, tag), str(len(suite.findall(f"*/{tag}"))))
-    return ET.tostring(suite, encoding="unicode") + "\n"
-
-
-def _selftest(suite: ET.Element, test: Outcome) -> None:
-    case = ET.SubElement(suite, "testcase", classname=test.program or "missing", name=test.name)
-    case.set("time", f"{test.seconds:.1f}")
-    if not test.accepted:
-        ET.SubElement(case, "failure", message=f"{test.verdict}: {test.reason}")
-    elif test.verdict == SKIP:
-        ET.SubElement(case, "skipped", message=test.reason)
+        junit.add(suite, test)
+    return junit.finished(suite)
 
 
 def as_text(facts: Facts, checks: list[Check]) -> str:

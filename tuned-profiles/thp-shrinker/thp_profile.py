@@ -218,9 +218,12 @@ def verify(profile: str, nodes: Values) -> list[str]:
         elif read(node) != value:
             problems.append(f"{THP / node} is {read(node)}, expected {value}{reason(node)}")
     problems += other_sizes(nodes["enabled"])
-    if not problems and check(profile) != "none":
-        problems.append(f"{profile} would be refused now: {check(profile)}")
-    elif not problems and wanted(profile) != nodes:
+    if problems:
+        return problems
+    refusal = check(profile)
+    if refusal != "none":
+        problems.append(f"{profile} would be refused now: {refusal}")
+    elif wanted(profile) != nodes:
         problems.append(f"{profile} stands for other values than when it was applied, apply it again ({OPERATOR})")
     return problems
 
