@@ -1,0 +1,103 @@
+"""Boot entries as the Boot Loader Specification has them: a file for each kernel, which systemd-boot and GRUB read."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+
+# What boot counting puts at the end of a name: tries left, and tries done. The `+thp` of a kernel is not it.
+TRIES = re.compile(r"\+\d+(?:-\d+)?$")
+SUFFIX = ".conf"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`name` is the file's without suffix and tries, so it stays the same while the loader counts."""
+
+    file: str
+    version: str
+    linux: str
+    initrds: tuple[str, ...]
+    options: str
+
+    @property
+    def name(self) -> str:
+        return TRIES.sub("", self.file[: -len(SUFFIX)])
+
+    @property
+    def counted(self) -> bool:
+        """Say whether the loader still counts tries, because no boot of it has been found good."""
+        return TRIES.search(self.file[: -len(SUFFIX)]) is not None
+
+
+def parse(file: str, content: str) -> Entry:
+    fields: dict[str, list[str]] = {}
+    for line in content.splitlines():
+        key, _, value = line.strip().partition(" ")
+        if key and not key.startswith("#"):
+            fields.setdefault(key, []).append(value.strip())
+    initrds = " ".join(fields.get("initrd", [])).split()
+    return Entry(
+        file=file,
+        version="".join(fields.get("version", [])[:1]),
+        linux="".join(fields.get("linux", [])[:1]),
+        initrds=tuple(word for word in initrds if not word.startswith("$")),
+        options=" ".join(fields.get("options", [])),
+    )
+
+
+def entries(folder: Path) -> list[Entry]:
+    found = sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
+    return [parse(path.name, files.text(path) or "") for path in found]
+
+
+def find(folder: Path, uname: str) -> Entry:
+    """Return the entry of a kernel. Of several, it is the one that kernel-install wrote and named after the kernel."""
+    found = [entry for entry in entries(folder) if entry.version == uname]
+    if len(found) > 1:
+        found = [entry for entry in found if entry.name.endswith(f"-{uname}")]
+    if len(found) != 1:
+        how_many = "no boot entry" if not found else f"{len(found)} boot entries"
+        raise Problem(f"{how_many} for {uname} in {folder}", f"see what `kernel-install add {uname}` says")
+    return found[0]
+
+
+def pattern(entry: Entry, others: Sequence[Entry]) -> str:
+    """Return a pattern that finds this entry with tries and without, as long as it finds no other one.
+
+    The loader compares file names. A good boot takes the tries off, installing the same package again puts them back.
+    """
+    wide = f"{entry.name}*{SUFFIX}"
+    if any(fnmatch.fnmatchcase(other.file, wide) for other in others if other.name != entry.name):
+        return entry.file
+    return wide
+
+
+def matches(entry: Entry, wanted: str | None) -> bool:
+    """Say whether a loader that is told `wanted` takes this entry; loaders do not tell capitals."""
+    if not wanted:
+        return False
+    names = (entry.file, f"{entry.name}{SUFFIX}", entry.name)
+    return any(fnmatch.fnmatchcase(name.lower(), wanted.lower()) for name in names)
+
+
+def with_arguments(content: str, add: Sequence[str], remove: Sequence[str]) -> str:
+    """Return an entry with words put on and taken off its kernel command line; nothing else of it changes."""
+    lines = content.splitlines()
+    where = next((number for number, line in enumerate(lines) if line.split()[:1] == ["options"]), None)
+    if where is None:
+        return content if not add else "\n".join([*lines, f"options {' '.join(add)}"]) + "\n"
+    key = re.match(r"\s*options\s*", lines[where])
+    assert key is not None
+    words = [word for word in lines[where][key.end() :].split() if word not in remove]
+    words += [word for word in add if word not in words]
+    if lines[where][key.end() :].split() == words:
+        return content
+    lines[where] = key.group() + " ".join(words)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,53 @@
+"""Files of a host: read what may not be there, and write so that a crash leaves the old content or the new."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def text(path: Path) -> str | None:
+    """Return a file's content, or None when there is no such file or this host cannot read it."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return None
+
+
+def word(path: Path) -> str | None:
+    content = text(path)
+    return None if content is None else content.strip()
+
+
+def replace(path: Path, content: str, mode: int = 0o644) -> None:
+    """Write a file that is on the disk, whole, before it takes the place of the old one."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(descriptor, "w") as handle:
+            handle.write(content)
+            handle.flush()
+            os.fchmod(handle.fileno(), mode)
+            os.fsync(handle.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def put(path: Path, content: str | None, mode: int = 0o644) -> bool:
+    """Give a file this content, or take it away for None; say whether it was another."""
+    if text(path) == content:
+        return False
+    if content is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, content, mode)
+    return True

@@ -1,0 +1,121 @@
+"""GRUB with BLS entries: told by its environment block, as grub2-reboot and grub2-set-default do it.
+
+Distributions differ in when a newly installed kernel becomes GRUB's default, and in which file says so. Instead of
+editing all of them, a plugin of kernel-install puts the kept default back whenever a kernel was added.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, command, files
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.bls import Entry
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.loader import Loader, Settings
+
+NAMES = ("grub2", "grub")
+GUARD = "etc/kernel/install.d/99-kernel-thp-default.install"
+KEPT = "var/lib/kernel-thp/default"
+GUARD_TEXT = """\
+#!/bin/sh
+# kernel-install plugin: a kernel that is installed later does not become GRUB's default; the file names the entry
+# that is. The fleet rollout of kernel-thp puts both here, and its rollback takes them away.
+[ "$1" = add ] || exit 0
+read -r entry < /var/lib/kernel-thp/default || exit 0
+[ -e "/boot/loader/entries/$entry.conf" ] || exit 0
+exec {editenv} {block} set "saved_entry=$entry"
+"""
+# GRUB can read but not write its environment block there, so a one-time boot would come again and again.
+READ_ONLY_TYPES = ("btrfs", "zfs", "f2fs")
+READ_ONLY_DEVICES = ("/dev/mapper/", "/dev/dm-", "/dev/md")
+
+
+def environment(listed: str) -> dict[str, str]:
+    """Read what `grub2-editenv - list` prints."""
+    pairs = (line.partition("=") for line in listed.splitlines() if "=" in line)
+    return {key: value for key, _, value in pairs}
+
+
+def mounted(mountinfo: str, path: str) -> tuple[str, str]:
+    """Return type and device of the file system that holds a path, by /proc/self/mountinfo."""
+    best, found = "", ("", "")
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        point = left.split()[4]
+        if (path == point or path.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
+            kind, device = right.split()[:2]
+            best, found = point, (kind, device)
+    return found
+
+
+class Grub(Loader):
+    name = "grub"
+
+    def __init__(self, root: Path, editenv: str, place: Path) -> None:
+        super().__init__(root, root / "boot")
+        self.editenv = editenv
+        # The configuration and, beside it, the environment block, which may be a link to the EFI partition.
+        self.config, self.block = place / "grub.cfg", place / "grubenv"
+
+    @classmethod
+    def find(cls, root: Path) -> Grub | None:
+        editenv = next((found for name in NAMES if (found := shutil.which(f"{name}-editenv"))), None)
+        place = next((root / "boot" / name for name in NAMES if (root / "boot" / name / "grub.cfg").exists()), None)
+        if editenv is None or place is None:
+            return None
+        loader = cls(root, editenv, place)
+        return loader if bls.entries(loader.folder) else None
+
+    def settings(self) -> Settings:
+        return {
+            "saved_entry": self._environment().get("saved_entry"),
+            "guard": files.text(self.root / GUARD),
+            "kept": files.text(self.root / KEPT),
+        }
+
+    def restore(self, settings: Settings) -> None:
+        files.put(self.root / GUARD, settings["guard"], mode=0o755)
+        files.put(self.root / KEPT, settings["kept"])
+        self._set("saved_entry", settings["saved_entry"])
+
+    def keep(self, entry: Entry) -> None:
+        # The guard first: without it a kernel that comes in between would win.
+        files.put(self.root / KEPT, f"{entry.name}\n")
+        files.put(self.root / GUARD, GUARD_TEXT.format(editenv=self.editenv, block=self.block), mode=0o755)
+        # With SELinux, so that kernel-install may run it; elsewhere there is no such program.
+        command.run(["restorecon", str(self.root / GUARD)])
+        self._set("saved_entry", entry.name)
+
+    def kept(self, entry: Entry) -> bool:
+        found = self.settings()
+        return found["saved_entry"] == entry.name and found["kept"] == f"{entry.name}\n" and bool(found["guard"])
+
+    def set_once(self, entry: Entry | None) -> None:
+        self._set("next_entry", entry.name if entry else None)
+
+    def once(self) -> str | None:
+        return self._environment().get("next_entry")
+
+    def selected(self) -> str | None:
+        return None
+
+    def problems(self) -> list[str]:
+        found = []
+        config = files.text(self.config) or ""
+        if "blscfg" not in config:
+            found.append("grub.cfg does not use BLS entries (GRUB_ENABLE_BLSCFG=true, then grub2-mkconfig)")
+        if "saved_entry" not in config:
+            found.append("grub.cfg does not obey the saved default (GRUB_DEFAULT=saved, then grub2-mkconfig)")
+        if "next_entry" not in config:
+            found.append("grub.cfg does not know one-time boots: make it anew by grub2-mkconfig")
+        kind, device = mounted(files.text(self.root / "proc/self/mountinfo") or "", str(self.block.resolve()))
+        if kind in READ_ONLY_TYPES or device.startswith(READ_ONLY_DEVICES):
+            found.append(f"GRUB cannot write its environment block on {kind} on {device}: a one-time boot would repeat")
+        return found
+
+    def _environment(self) -> dict[str, str]:
+        return environment(command.said([self.editenv, str(self.block), "list"]))
+
+    def _set(self, key: str, value: str | None) -> None:
+        words = ["unset", key] if value is None else ["set", f"{key}={value}"]
+        command.said([self.editenv, str(self.block), *words])

@@ -1,0 +1,82 @@
+"""The first boot of a kernel: a host on which it panics, hangs or stays without a network comes back by itself.
+
+All of it is on the command line of that one boot entry, or does nothing on a boot without the mark there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files
+
+# The dot makes it a parameter of a module that does not exist: neither the kernel nor init minds.
+MARK = "kernel_thp.trial"
+TIMER, SERVICE = "kernel-thp-trial.timer", "kernel-thp-trial.service"
+UNITS = "etc/systemd/system"
+# Early, and kept in emergency mode: that is one of the ways a boot can fail.
+TIMER_TEXT = """\
+[Unit]
+Description=Go back to the old kernel unless the new one is confirmed
+ConditionKernelCommandLine={mark}
+DefaultDependencies=no
+IgnoreOnIsolate=yes
+Conflicts=shutdown.target
+Before=shutdown.target
+
+[Timer]
+OnBootSec={seconds}s
+AccuracySec=1s
+"""
+# Not a clean shutdown: whatever hangs must not keep it from happening. File systems are unmounted all the same.
+SERVICE_TEXT = """\
+[Unit]
+Description=Reboot into the default kernel, nobody having confirmed this one
+DefaultDependencies=no
+SuccessAction=reboot-force
+
+[Service]
+Type=oneshot
+ExecStart=/bin/true
+"""
+
+
+def arguments(panic: int, watchdog: int, more: list[str]) -> list[str]:
+    """Return what the trial adds to a command line. Reboot on panic, panic on oops, and reset when systemd hangs."""
+    words = [MARK, f"panic={panic}", "oops=panic"]
+    # Known to systemd 251 and later; earlier ones leave the watchdog as it is configured.
+    words += [f"systemd.watchdog_sec={watchdog}"] if watchdog else []
+    return words + more
+
+
+def _paths(root: Path) -> dict[Path, str]:
+    return {root / UNITS / TIMER: TIMER_TEXT, root / UNITS / SERVICE: SERVICE_TEXT}
+
+
+def _wanted(root: Path) -> Path:
+    return root / UNITS / "sysinit.target.wants" / TIMER
+
+
+def arm(root: Path, seconds: int) -> None:
+    """Have the next boot with the mark end by itself after some time. Nothing happens in the present one."""
+    for path, content in _paths(root).items():
+        files.put(path, content.format(mark=MARK, seconds=seconds))
+    link = _wanted(root)
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not link.is_symlink():
+        link.symlink_to(Path("..") / TIMER)
+
+
+def armed(root: Path) -> bool:
+    return _wanted(root).is_symlink() or any(path.exists() for path in _paths(root))
+
+
+def disarm(root: Path) -> bool:
+    """Confirm the running boot: it does not end by itself any more. Say whether there was anything to do."""
+    if not armed(root):
+        return False
+    command.run(["systemctl", "stop", TIMER])
+    _wanted(root).unlink(missing_ok=True)
+    for path in _paths(root):
+        path.unlink(missing_ok=True)
+    command.run(["systemctl", "daemon-reload"])
+    return True

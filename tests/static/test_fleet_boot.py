@@ -1,0 +1,208 @@
+"""How the fleet rollout reads boot entries and tells boot loaders, on trees; GRUB's environment by its own program."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, grub, systemd_boot, trial
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.grub import Grub
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.systemd_boot import SystemdBoot
+
+STOCK, THP = "6.1.0-56-amd64", "6.1.187-1.x86_64+thp"
+ENTRY = """\
+title      Debian
+version    {version}
+options    root=PARTLABEL=lab-root rw panic=10
+linux      /lab/{version}/linux
+initrd     /lab/{version}/initrd
+"""
+
+
+def make_entry(boot: Path, version: str, tries: str = "") -> Path:
+    path = boot / "loader" / "entries" / f"lab-{version}{tries}.conf"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(ENTRY.format(version=version))
+    for name in ("linux", "initrd"):
+        file = boot / "lab" / version / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("x")
+    return path
+
+
+@pytest.mark.parametrize(("tries", "counted"), [("", False), ("+3", True), ("+2-1", True), ("+0-3", True)])
+def test_tries_are_told_from_the_plus_of_the_kernel(tmp_path: Path, tries: str, counted: bool) -> None:
+    make_entry(tmp_path, THP, tries)
+    make_entry(tmp_path, STOCK)
+    entry = bls.find(tmp_path / "loader" / "entries", THP)
+    assert (entry.name, entry.counted) == (f"lab-{THP}", counted)
+
+
+def test_a_kernel_without_an_entry_is_a_problem(tmp_path: Path) -> None:
+    make_entry(tmp_path, STOCK)
+    with pytest.raises(Problem, match=r"no boot entry for 6\.1\.187"):
+        bls.find(tmp_path / "loader" / "entries", THP)
+
+
+def test_of_several_entries_the_one_named_after_the_kernel_counts(tmp_path: Path) -> None:
+    make_entry(tmp_path, THP)
+    other = tmp_path / "loader" / "entries" / "mine.conf"
+    other.write_text(ENTRY.format(version=THP))
+    assert bls.find(other.parent, THP).file == f"lab-{THP}.conf"
+
+
+def test_the_pattern_finds_the_entry_with_tries_and_without_and_no_other(tmp_path: Path) -> None:
+    folder = make_entry(tmp_path, THP, "+3").parent
+    make_entry(tmp_path, STOCK)
+    (entry,) = [entry for entry in bls.entries(folder) if entry.version == THP]
+    assert bls.pattern(entry, bls.entries(folder)) == f"lab-{THP}*.conf"
+    make_entry(tmp_path, f"{THP}.debug")
+    assert bls.pattern(entry, bls.entries(folder)) == entry.file
+
+
+@pytest.mark.parametrize("wanted", [f"lab-{THP}+3.conf", f"LAB-{THP.upper()}*.conf", f"lab-{THP}.conf", f"lab-{THP}"])
+def test_a_default_is_recognised_in_every_form(wanted: str) -> None:
+    assert bls.matches(bls.parse(f"lab-{THP}+3.conf", ""), wanted)
+
+
+@pytest.mark.parametrize("wanted", [None, "", "lab-6.1.0-56-amd64.conf", f"lab-{THP}.debug.conf", "@saved"])
+def test_another_default_is_not_taken_for_it(wanted: str | None) -> None:
+    assert not bls.matches(bls.parse(f"lab-{THP}.conf", ""), wanted)
+
+
+def test_arguments_come_and_go_and_leave_the_entry_as_it_was() -> None:
+    before = ENTRY.format(version=THP)
+    words = trial.arguments(30, 60, ["softlockup_panic=1"])
+    tried = bls.with_arguments(before, words, [])
+    options = f"options    root=PARTLABEL=lab-root rw panic=10 {' '.join(words)}"
+    assert options in tried.splitlines()
+    assert bls.with_arguments(tried, words, []) == tried
+    assert bls.with_arguments(tried, [], words) == before
+
+
+def test_a_word_that_is_there_already_is_not_doubled() -> None:
+    assert bls.with_arguments("options a panic=30 b\n", ["panic=30", "c"], []) == "options a panic=30 b c\n"
+
+
+def test_an_entry_whose_initramfs_is_missing_or_empty_is_incomplete(tmp_path: Path) -> None:
+    make_entry(tmp_path, THP)
+    loader = SystemdBoot(Path("/"), tmp_path)
+    assert loader.incomplete(loader.entry(THP)) == []
+    (tmp_path / "lab" / THP / "initrd").write_text("")
+    assert loader.incomplete(loader.entry(THP)) == [f"/lab/{THP}/initrd"]
+
+
+def efi_variable(root: Path, name: str, value: str) -> None:
+    path = root / systemd_boot.VARIABLES / f"{name}-{systemd_boot.VENDOR}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x06\0\0\0" + f"{value}\0".encode("utf-16-le"))
+
+
+def test_efi_variables_are_read(tmp_path: Path) -> None:
+    efi_variable(tmp_path, systemd_boot.DEFAULT, f"lab-{THP}*.conf")
+    assert SystemdBoot(tmp_path, tmp_path).settings() == {"default": f"lab-{THP}*.conf"}
+    assert systemd_boot.variable(tmp_path, systemd_boot.ONCE) is None
+
+
+def test_another_loader_that_sets_the_same_variable_is_not_systemd_boot(tmp_path: Path) -> None:
+    efi_variable(tmp_path, systemd_boot.INFO, "GRUB 2.12")
+    assert SystemdBoot.find(tmp_path) is None
+
+
+# GRUB
+
+CONFIG = """\
+if [ "${next_entry}" ] ; then set default="${next_entry}"; else set default="${saved_entry}"; fi
+blscfg
+"""
+
+
+@pytest.fixture
+def grub_host(tmp_path: Path) -> Grub:
+    place = tmp_path / "boot" / "grub2"
+    place.mkdir(parents=True)
+    (place / "grub.cfg").write_text(CONFIG)
+    make_entry(tmp_path / "boot", STOCK)
+    make_entry(tmp_path / "boot", THP)
+    editenv = shutil.which("grub2-editenv") or shutil.which("grub-editenv")
+    assert editenv, "run `make deps`: GRUB's own program is not here"
+    subprocess.run([editenv, str(place / "grubenv"), "create"], check=True)
+    return Grub(tmp_path, editenv, place)
+
+
+def test_grub_boots_once_and_forgets(grub_host: Grub) -> None:
+    grub_host.set_once(grub_host.entry(THP))
+    assert grub_host.once() == f"lab-{THP}"
+    grub_host.set_once(None)
+    assert grub_host.once() is None
+
+
+def test_grub_keeps_an_entry_and_is_put_back(grub_host: Grub) -> None:
+    before = grub_host.settings()
+    grub_host.keep(grub_host.entry(THP))
+    assert grub_host.kept(grub_host.entry(THP))
+    assert not grub_host.kept(grub_host.entry(STOCK))
+    assert os.access(grub_host.root / grub.GUARD, os.X_OK)
+    grub_host.restore(before)
+    assert grub_host.settings() == before
+    assert not (grub_host.root / grub.GUARD).exists()
+
+
+def test_the_guard_takes_the_default_back_from_a_kernel_that_was_added(grub_host: Grub) -> None:
+    grub_host.keep(grub_host.entry(THP))
+    # The paths of a real host, in the tree of this one.
+    guard = (grub_host.root / grub.GUARD).read_text()
+    for path in ("/var/lib/kernel-thp/default", "/boot/loader/entries"):
+        assert path in guard
+        guard = guard.replace(path, f"{grub_host.root}{path}")
+    editenv = [grub_host.editenv, str(grub_host.block)]
+    for command, kept in (("add", THP), ("remove", STOCK)):
+        subprocess.run([*editenv, "set", f"saved_entry=lab-{STOCK}"], check=True)
+        subprocess.run(["sh", "-c", guard, "guard", command, "6.1.0-57-amd64"], check=True)
+        assert grub_host.settings()["saved_entry"] == f"lab-{kept}"
+    (grub_host.folder / f"lab-{THP}.conf").unlink()
+    subprocess.run(["sh", "-c", guard, "guard", "add", "6.1.0-57-amd64"], check=True)
+    assert grub_host.settings()["saved_entry"] == f"lab-{STOCK}"
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("blscfg", "BLS entries"), ("saved_entry", "saved default"), ("next_entry", "one-time boots")],
+)
+def test_grub_that_cannot_do_it_says_so(grub_host: Grub, word: str, said: str) -> None:
+    assert grub_host.problems() == []
+    grub_host.config.write_text(CONFIG.replace(word, "x"))
+    (problem,) = grub_host.problems()
+    assert said in problem
+
+
+def test_the_file_system_of_a_path_is_found() -> None:
+    table = (
+        "22 1 253:0 / / rw - xfs /dev/mapper/root rw\n"
+        "30 22 8:2 / /boot rw shared:1 - ext4 /dev/sda2 rw\n"
+        "31 30 8:1 / /boot/efi rw - vfat /dev/sda1 rw\n"
+    )
+    assert grub.mounted(table, "/boot/grub2/grubenv") == ("ext4", "/dev/sda2")
+    assert grub.mounted(table, "/boot/efi/EFI/x/grubenv") == ("vfat", "/dev/sda1")
+    assert grub.mounted(table, "/bootleg") == ("xfs", "/dev/mapper/root")
+
+
+# The trial
+
+
+def test_the_trial_leaves_units_for_the_marked_boot_only_and_takes_them_away(tmp_path: Path) -> None:
+    trial.arm(tmp_path, 600)
+    trial.arm(tmp_path, 600)
+    timer = tmp_path / trial.UNITS / trial.TIMER
+    assert (tmp_path / trial.UNITS / "sysinit.target.wants" / trial.TIMER).resolve() == timer.resolve()
+    assert f"ConditionKernelCommandLine={trial.MARK}" in timer.read_text().splitlines()
+    assert "OnBootSec=600s" in timer.read_text().splitlines()
+    assert trial.MARK in trial.arguments(30, 60, [])
+
+
+def test_no_watchdog_means_no_word_about_it() -> None:
+    assert not [word for word in trial.arguments(30, 0, []) if "watchdog" in word]
