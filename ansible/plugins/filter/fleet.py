@@ -1,0 +1,35 @@
+"""What the playbooks and roles decide by; the decisions themselves are in plugin_utils."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import order, ready, summary
+
+
+def outcome(failed: Mapping[str, Any]) -> str:
+    """Return what has become of a host that could not be brought back: lost, or there but not as it was."""
+    return "lost" if failed.get("lost_contact") else "failed"
+
+
+def why(failed: Mapping[str, Any]) -> str:
+    """Return the reason of a failed task in one line."""
+    told = failed.get("msg") or failed.get("module_stderr") or failed.get("stderr")
+    told = told or "no reason was given; see what Ansible said"
+    return " ".join(str(told).split())
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "canaries_first": order.canaries_first,
+            "finished": ready.finished,
+            "hindered": ready.hindered,
+            "judged": summary.judged,
+            "outcome": outcome,
+            "remarks": ready.remarks,
+            "undoable": ready.undoable,
+            "unfit": ready.unfit,
+            "why": why,
+        }

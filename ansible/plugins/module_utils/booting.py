@@ -1,0 +1,162 @@
+"""The way from one kernel to another and back, on one host: each step looks first, and does what is left to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, loaders, snapshot, trial
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.bls import Entry
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
+
+ROOT = Path("/")
+POLL = 1.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How a kernel is tried: see the module boot."""
+
+    uname: str
+    panic: int
+    watchdog: int
+    arguments: list[str]
+    timeout: int
+
+
+class Host:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.loader = loaders.find()
+        self.changed = False
+
+    def told(self) -> dict[str, Any]:
+        """Return what the boot loader is told."""
+        return {**self.loader.settings(), "once": self.loader.once()}
+
+    def hold(self) -> None:
+        """Before anything is installed: whatever comes, the kernel that ran before is what is booted."""
+        record = self.store.need(records.BEGUN, records.INSTALLING, records.INSTALLED, records.ARMED, records.BOOTED)
+        self._make_default(self.loader.entry(record["before"]["uname"]))
+
+    def try_once(self, wanted: Trial) -> bool:
+        """Have the next boot try a kernel; say whether there has to be one."""
+        record = self.store.need(records.INSTALLED, records.ARMED, records.BOOTED)
+        entry = self.loader.entry(wanted.uname)
+        lacking = self.loader.incomplete(entry)
+        if lacking:
+            what = f"the boot entry of {wanted.uname} lacks {', '.join(lacking)}"
+            raise Problem(what, "see whether the boot partition is full, and what kernel-install says")
+        tried = record["phase"] == records.ARMED and record["armed_in"] != snapshot.boot_id()
+        if snapshot.uname() == wanted.uname:
+            return False
+        if tried:
+            raise Problem(_came_back(wanted.uname), "read the console, /sys/fs/pstore and the journal of that boot")
+        if not self.loader.kept(self.loader.entry(record["before"]["uname"])):
+            raise Problem("the old kernel is not the default, so it would not come back by itself", "begin again")
+        words = trial.arguments(wanted.panic, wanted.watchdog if not snapshot.watchdog() else 0, wanted.arguments)
+        # Only what is ours will be taken off again: the host may have had one of the words itself.
+        ours = [word for word in words if word not in entry.options.split() or word in record.get("arguments", [])]
+        trial.arm(ROOT, wanted.timeout)
+        record = self.store.write(record, arguments=ours)
+        self.loader.set_arguments(entry, ours, [])
+        self.loader.set_once(entry)
+        self.store.write(record, phase=records.ARMED, armed_in=snapshot.boot_id())
+        self.changed = True
+        return True
+
+    def confirm(self, uname: str) -> None:
+        """After the reboot: it is the wanted kernel, freshly started, by the entry the loader was told."""
+        record = self.store.need(records.INSTALLED, records.ARMED, records.BOOTED)
+        if snapshot.uname() != uname:
+            raise Problem(_came_back(uname), "read the console, /sys/fs/pstore and the journal of that boot")
+        armed = record["phase"] == records.ARMED
+        if armed and record["armed_in"] == snapshot.boot_id():
+            raise Problem("the host has not rebooted: its boot id is the same", "see why `shutdown -r` does nothing")
+        selected = self.loader.selected()
+        if armed and selected is not None and not _named(self.loader.entry(uname), selected):
+            raise Problem(f"the boot loader started {selected}, not the entry of {uname}", "look at `bootctl list`")
+        self.changed = trial.disarm(ROOT) or record["phase"] != records.BOOTED
+        if record["phase"] != records.BOOTED:
+            self.store.write(record, phase=records.BOOTED)
+
+    def keep(self, uname: str, timeout: float) -> None:
+        """After the gate: this kernel is the default, and what was only for the trial goes."""
+        record = self.store.need(records.BOOTED)
+        entry = self._found_good(uname, timeout)
+        self._make_default(entry)
+        self.changed |= self.loader.set_arguments(entry, [], record.get("arguments", []))
+        self.changed |= snapshot.restore_sysctls(record["before"]["sysctls"])
+
+    def turn_back(self) -> bool:
+        """Have the old kernel be what is booted; say whether it has to be."""
+        record = self.store.need(records.ROLLING_BACK)
+        self.changed |= trial.disarm(ROOT)
+        self._forget_once()
+        self._make_default(self.loader.entry(record["before"]["uname"]))
+        return snapshot.uname() != str(record["before"]["uname"])
+
+    def restore(self) -> None:
+        """At the end of a rollback: the loader is set as it was, and the entry of a kernel that stays is as it was."""
+        record = self.store.need(records.ROLLING_BACK)
+        self._forget_once()
+        for entry in bls.entries(self.loader.folder):
+            if entry.version == record["target"]["uname"]:
+                self.changed |= self.loader.set_arguments(entry, [], record.get("arguments", []))
+        wanted = record["before"]["boot"]["settings"]
+        if self.loader.settings() != wanted:
+            self.loader.restore(wanted)
+            self.changed = True
+        self.changed |= snapshot.restore_sysctls(record["before"]["sysctls"])
+
+    def _make_default(self, entry: Entry) -> None:
+        if self.loader.kept(entry):
+            return
+        self.loader.keep(entry)
+        if not self.loader.kept(entry):
+            raise Problem(f"the boot loader does not take {entry.name} for its default", "look at its configuration")
+        self.changed = True
+
+    def _forget_once(self) -> None:
+        if self.loader.once():
+            self.loader.set_once(None)
+            self.changed = True
+
+    def _found_good(self, uname: str, timeout: float, sleep: Callable[[float], None] = time.sleep) -> Entry:
+        """Wait until boot counting, where it is on, has taken the boot for a good one."""
+        deadline = time.monotonic() + timeout
+        while (entry := self.loader.entry(uname)).counted:
+            if time.monotonic() > deadline:
+                what = f"systemd has not found the boot good within {timeout:.0f} s"
+                raise Problem(what, "see `systemctl list-jobs` and what boot-complete.target requires")
+            sleep(POLL)
+        return entry
+
+
+def _named(entry: Entry, selected: str) -> bool:
+    """Say whether a name is that of an entry, with whatever tries it had when it was started."""
+    file = selected if selected.endswith(bls.SUFFIX) else selected + bls.SUFFIX
+    return bls.parse(file, "").name.lower() == entry.name.lower()
+
+
+def _came_back(uname: str) -> str:
+    return f"the host came back with {snapshot.uname()}: {uname} was not started, or died"
+
+
+def plan(state: str, uname: str, record: records.MaybeRecord) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the boot loader is told now, and what it would be told."""
+    loader = loaders.find()
+    settings, once = loader.settings(), loader.once()
+    if state == "restored":
+        then = record["before"]["boot"]["settings"] if record else settings
+        return {**settings, "once": once}, {**then, "once": None}
+    # Of what is configured, the first is the default whatever the loader.
+    now = {"default": next(iter(settings.values())), "once": once}
+    old = record["before"]["uname"] if record and records.unfinished(record) else snapshot.uname()
+    default = uname if state == "kept" else old
+    return now, {"default": f"the entry of {default}", "once": uname if state == "once" else None}

@@ -1,0 +1,62 @@
+"""What a host counts, at one moment: memory, pressure, huge pages. It is since the boot; two moments make a rate."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
+
+EVENTS = re.compile(r"thp_\w+|oom_kill")
+MEMORY = ("MemTotal", "MemAvailable", "AnonPages", "AnonHugePages", "SwapTotal", "SwapFree")
+
+
+@dataclass(frozen=True)
+class Counters:
+    """`memory` is bytes; `pressure_us` the time that some process waited for memory, None on a host without PSI."""
+
+    time: float
+    uptime: float
+    memory: dict[str, int]
+    events: dict[str, int]
+    pressure_us: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def events(vmstat: str) -> dict[str, int]:
+    found = {}
+    for line in vmstat.splitlines():
+        name, _, value = line.partition(" ")
+        if EVENTS.fullmatch(name) and value.isdecimal():
+            found[name] = int(value)
+    return found
+
+
+def memory(meminfo: str) -> dict[str, int]:
+    pairs = re.findall(r"^(\w+):\s+(\d+) kB$", meminfo, re.MULTILINE)
+    return {name: int(value) << 10 for name, value in pairs if name in MEMORY}
+
+
+def pressure(text: str) -> int | None:
+    match = re.search(r"^some .*total=(\d+)", text, re.MULTILINE)
+    return int(match.group(1)) if match else None
+
+
+def read(root: Path = Path("/")) -> Counters:
+    proc = root / "proc"
+    return Counters(
+        time=time.time(),
+        uptime=float((files.text(proc / "uptime") or "0").split()[0]),
+        memory=memory(files.text(proc / "meminfo") or ""),
+        events=events(files.text(proc / "vmstat") or ""),
+        pressure_us=pressure(files.text(proc / "pressure" / "memory") or ""),
+    )
+
+
+def from_dict(data: dict[str, Any]) -> Counters:
+    return Counters(**{name: data[name] for name in Counters.__dataclass_fields__})

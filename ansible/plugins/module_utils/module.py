@@ -1,0 +1,57 @@
+"""What every module here has in common: arguments in, one line of error out, and who may change a host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import holder
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+
+Parameters = dict[str, Any]
+Result = dict[str, Any]
+# With the parameters, and whether it may only tell what it would do.
+Work = Callable[[Parameters, bool], Result]
+RUN = {"run": {"type": "str", "required": True}}
+
+
+def main(arguments: dict[str, Any], work: Work, changes: bool = False, takes: tuple[str, ...] = ()) -> None:
+    """Run a module. One that changes the host is told the run it belongs to, which has to hold the host.
+
+    `takes` names the states in which holding the host is what the module is about.
+    """
+    module = AnsibleModule(argument_spec={**arguments, **(RUN if changes else {})}, supports_check_mode=True)
+    try:
+        if changes and os.geteuid() != 0:
+            raise Problem("this needs root", "use become")
+        if changes and not module.check_mode and module.params.get("state") not in takes:
+            _expect_holder(module.params["run"])
+        result = work(module.params, module.check_mode)
+    except Problem as problem:
+        module.fail_json(msg=str(problem))
+    else:
+        module.exit_json(**result)
+
+
+def _expect_holder(run: str) -> None:
+    found = holder.read()
+    if found is None:
+        raise Problem("this run does not hold the host", "run the role preflight first")
+    if found["run"] != run:
+        what = f"run {found['run']} of {found['controller']} works on this host"
+        raise Problem(what, "wait for it, or see the documentation if it is gone for good")
+
+
+def difference(before: object, after: object) -> dict[str, Any]:
+    """Return what --diff shows."""
+    return {"diff": {"before": _lines(before), "after": _lines(after)}, "changed": before != after}
+
+
+def _lines(value: object) -> str:
+    if isinstance(value, dict):
+        return "".join(f"{key}: {item}\n" for key, item in sorted(value.items()))
+    if isinstance(value, (list, tuple)):
+        return "".join(f"{item}\n" for item in value)
+    return f"{value}\n" if value else ""

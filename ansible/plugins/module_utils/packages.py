@@ -1,0 +1,115 @@
+"""Packages by dnf's and rpm's own commands: the same with dnf 4 and 5, and exact where Ansible's module is not.
+
+That module takes a second release of an install-only package for "nothing to do", and stumbles over what plugins print.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+
+# A key that became trusted is no package, and dnf does not handle it as one.
+KEY = "gpg-pubkey-"
+NEVRA = "%{NEVRA}\\n"
+# What dnf 4 ends with when another one is at work and it was told not to wait without end.
+LOCKED = 200
+PID_FILES = ("var/cache/dnf", "var/lib/dnf")
+POLL = 2.0
+# The lines of dnf's output that say what is wrong; not a heading, and not the settings it lists after some errors.
+REASON = re.compile(r"^(Error: .|Problem:|- )|FAILED|Public key for|do not have any GPG public keys")
+
+
+def installed() -> list[str]:
+    """Return every installed package, by name, version, release and architecture."""
+    names = command.said(["rpm", "-qa", "--qf", NEVRA]).split()
+    return sorted(name for name in names if not name.startswith(KEY))
+
+
+def missing(wanted: Sequence[str]) -> list[str]:
+    return [name for name in wanted if command.run(["rpm", "-q", "--quiet", name]).code != 0]
+
+
+def provided(capability: str) -> bool:
+    return command.run(["rpm", "-q", "--quiet", "--whatprovides", capability]).code == 0
+
+
+def busy(root: Path = Path("/")) -> str | None:
+    """Return who is in the middle of a transaction: the pid that dnf noted, or the lock that rpm holds."""
+    for folder in PID_FILES:
+        for path in sorted((root / folder).glob("*_lock.pid")):
+            pid = files.word(path) or ""
+            if pid.isdecimal() and (root / "proc" / pid).exists():
+                called = files.text(root / "proc" / pid / "cmdline") or ""
+                return f"pid {pid} ({called.replace(chr(0), ' ').strip()[:80]})"
+    database = command.run(["rpm", "--eval", "%{_dbpath}"]).out.strip() or "/var/lib/rpm"
+    with contextlib.suppress(FileNotFoundError), (root / database.lstrip("/") / ".rpm.lock").open("r+") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return "a process that holds rpm's lock"
+    return None
+
+
+def wait_idle(timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while (who := busy()) is not None:
+        if time.monotonic() > deadline:
+            raise Problem(f"another package transaction is running: {who}", "let it end, or see what it waits for")
+        time.sleep(POLL)
+
+
+def dnf(words: Sequence[str], lock_timeout: float, todo: str) -> str:
+    """Run dnf to its end, however long that takes: a transaction must not be cut off. Only waiting has a limit.
+
+    Signatures are checked whatever the host's own configuration says, and no old kernel makes room for a new one.
+    """
+    options = ["-y", "--setopt=gpgcheck=1", "--setopt=*.gpgcheck=1", "--setopt=installonly_limit=0"]
+    if _version() < 5:
+        options.append("--setopt=exit_on_lock=1")
+    deadline = time.monotonic() + lock_timeout
+    while True:
+        wait_idle(max(0.0, deadline - time.monotonic()))
+        done = command.run(["dnf", *options, *words], timeout=None)
+        if done.code != LOCKED or time.monotonic() > deadline:
+            break
+        time.sleep(POLL)
+    if done.code != 0:
+        raise Problem(f"dnf {_verb(words)} ended with {done.code}: {reason(done.out, done.err)}", todo)
+    return done.out
+
+
+def _verb(words: Sequence[str]) -> str:
+    return next(word for word in words if not word.startswith("-"))
+
+
+def _version() -> int:
+    """Return dnf's major version: `4.14.0`, or `dnf5 version 5.2.6.2`."""
+    said = command.run(["dnf", "--version"]).out
+    return 5 if said.startswith("dnf5") else 4
+
+
+def reason(out: str, err: str) -> str:
+    """Return what dnf says went wrong: its errors, not the progress bars before or the advice after them."""
+    lines = [line.strip() for line in (err + out).splitlines() if line.strip()]
+    said = [line for line in lines if REASON.search(line)] or lines[-2:]
+    return " / ".join(dict.fromkeys(said[:3]))[:400] or "it said nothing"
+
+
+def change(before: Sequence[str], after: Sequence[str]) -> dict[str, list[str]]:
+    return {"added": sorted(set(after) - set(before)), "removed": sorted(set(before) - set(after))}
+
+
+def dependents(names: Sequence[str]) -> list[str]:
+    """Return what is installed and needs one of these, but is none of them: dnf would remove it, too."""
+    if not names:
+        return []
+    asked = ["dnf", "-q", "--disablerepo=*", "repoquery", "--installed", "--qf", "%{name}-%{evr}.%{arch}\\n"]
+    found = command.said([*asked, "--whatrequires", ",".join(names)]).split()
+    return sorted(set(found) - set(names))

@@ -1,0 +1,134 @@
+"""The record of a rollout on its host: what it was like before, what was done to it, how far that got.
+
+It outlives the controller, so that another run can go on or go back. Its form is schemas/record.schema.json.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Optional
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+
+SCHEMA = 1
+FOLDER = Path("/var/lib/kernel-thp")
+NAME = "rollout.json"
+# A rollout passes through these in this order, or leaves for the last two.
+BEGUN, INSTALLING, INSTALLED, ARMED, BOOTED, DONE = "begun", "installing", "installed", "armed", "booted", "done"
+ROLLING_BACK, ROLLED_BACK = "rolling-back", "rolled-back"
+FINISHED = (DONE, ROLLED_BACK)
+PREVIOUS, ORIGINAL = "previous", "original"
+
+Record = dict[str, Any]
+MaybeRecord = Optional[Record]
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
+class Store:
+    """The file, complete at any time."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self.path = folder / NAME
+
+    def read(self) -> MaybeRecord:
+        content = files.text(self.path)
+        if content is None:
+            return None
+        try:
+            record = json.loads(content)
+        except ValueError:
+            raise Problem(f"{self.path} is not JSON", "look at it, and move it away") from None
+        if record.get("schema") != SCHEMA:
+            what = f"{self.path} has form {record.get('schema')}, this collection knows {SCHEMA}"
+            raise Problem(what, "use the release of the collection that wrote it")
+        return dict(record)
+
+    def need(self, *phases: str) -> Record:
+        """Return the record of a rollout that is in one of these phases."""
+        record = self.read()
+        if record is None:
+            raise Problem("no rollout has begun on this host", "run the role preflight first")
+        if record["phase"] not in phases:
+            what = f"the rollout is {record['phase']}, and this step needs it to be {' or '.join(phases)}"
+            raise Problem(what, "run the roles in their order")
+        return record
+
+    def write(self, record: Record, **changes: object) -> Record:
+        """Write a record, with changes, and return it."""
+        written = {**record, **changes, "changed": now()}
+        self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        files.replace(self.path, json.dumps(written, indent=1, sort_keys=True) + "\n")
+        return written
+
+
+def unfinished(record: MaybeRecord) -> bool:
+    return record is not None and record["phase"] not in FINISHED
+
+
+def begin(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str, Any]) -> Record:
+    """Return the record to go on with: the one that is there if it is about the same release, else a new one.
+
+    What the host was like before is taken once, so that a rollout that is taken up again does not take its own doings
+    for what it found.
+    """
+    if old is not None and old["phase"] == ROLLED_BACK and old["previous"] is not None:
+        # A later release was undone, so the host is where the rollout before it had left it.
+        old = old["previous"] if old["previous"]["target"]["release"] == target["release"] else old
+    if old is not None and old["phase"] != ROLLED_BACK and old["target"]["release"] == target["release"]:
+        return {**old, "run": run, "phase": BEGUN if old["phase"] == DONE else old["phase"]}
+    if unfinished(old):
+        assert old is not None
+        what = f"a rollout of {old['target']['release']} on this host is not finished ({old['phase']})"
+        raise Problem(what, f"finish it with preflight_release={old['target']['release']}, or run rollback.yml")
+    previous = old["previous"] if old is not None and old["phase"] == ROLLED_BACK else old
+    return {
+        "schema": SCHEMA,
+        "run": run,
+        "phase": BEGUN,
+        "began": now(),
+        "target": target,
+        "before": before,
+        "packages": {"added": [], "removed": []},
+        "packages_before": None,
+        "armed_in": None,
+        "previous": previous,
+    }
+
+
+def chain(record: Record) -> Iterator[Record]:
+    """Yield the rollouts that are in force, the last one first."""
+    current: MaybeRecord = record["previous"] if record["phase"] == ROLLED_BACK else record
+    while current is not None:
+        yield current
+        current = current["previous"]
+
+
+def to_undo(record: MaybeRecord, back_to: str) -> MaybeRecord:
+    """Return what a rollback has to undo: the last rollout, or all of them as if they were one; None: nothing."""
+    if record is None or (record["phase"] == ROLLED_BACK and back_to == PREVIOUS):
+        return None
+    rollouts = list(chain(record))
+    if not rollouts:
+        return None
+    if back_to == PREVIOUS:
+        return rollouts[0]
+    return {**rollouts[0], "before": rollouts[-1]["before"], "packages": together(rollouts), "previous": None}
+
+
+def together(rollouts: list[Record]) -> dict[str, list[str]]:
+    """Return what several rollouts, the last one first, added and removed in all."""
+    added: set[str] = set()
+    removed: set[str] = set()
+    for rollout in reversed(rollouts):
+        for name in rollout["packages"]["removed"]:
+            (added if name in added else removed).symmetric_difference_update({name})
+        for name in rollout["packages"]["added"]:
+            (removed if name in removed else added).symmetric_difference_update({name})
+    return {"added": sorted(added), "removed": sorted(removed)}

@@ -1,0 +1,122 @@
+"""A host as a rollout finds it: what has to come back, and what the report compares with later."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
+    bls,
+    command,
+    counters,
+    files,
+    hugepages,
+    loaders,
+    packages,
+    tuned,
+)
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import now
+
+# What the trial changes and the kernel keeps until it is told otherwise.
+SYSCTLS = ("kernel/panic", "kernel/panic_on_oops")
+# From this one on, systemd takes the watchdog's time from the kernel command line.
+WATCHDOG_SYSTEMD = 251
+SYSCTL = "proc/sys"
+
+
+def uname() -> str:
+    return platform.release()
+
+
+def boot_id(root: Path = Path("/")) -> str:
+    return files.word(root / SYSCTL / "kernel/random/boot_id") or ""
+
+
+def sysctls(root: Path = Path("/")) -> dict[str, str]:
+    found = {name: files.word(root / SYSCTL / name) for name in SYSCTLS}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def restore_sysctls(wanted: dict[str, str], root: Path = Path("/")) -> bool:
+    different = {name: value for name, value in wanted.items() if sysctls(root).get(name) != value}
+    for name, value in different.items():
+        (root / SYSCTL / name).write_text(value)
+    return bool(different)
+
+
+def boot() -> dict[str, Any]:
+    """Return how the host is started; what is wrong with that is a list of sentences and no error."""
+    try:
+        loader = loaders.find()
+        entry = loader.entry(uname())
+    except Problem as problem:
+        return {"loader": None, "entry": None, "settings": {}, "problems": [str(problem)], "free_bytes": 0, "path": ""}
+    return {
+        "loader": loader.name,
+        "entry": entry.name,
+        "settings": loader.settings(),
+        "problems": loader.problems(),
+        "free_bytes": shutil.disk_usage(loader.boot).free,
+        "path": str(loader.boot),
+    }
+
+
+def before() -> dict[str, Any]:
+    """Return what is recorded once, before anything is changed."""
+    found = boot()
+    if found["loader"] is None:
+        raise Problem(found["problems"][0])
+    return {
+        "time": now(),
+        "uname": uname(),
+        "boot_id": boot_id(),
+        "boot": {name: found[name] for name in ("loader", "entry", "settings")},
+        "tuned": tuned.read().as_dict(),
+        "hugepages": hugepages.read(),
+        "sysctls": sysctls(),
+        "counters": counters.read().as_dict(),
+    }
+
+
+def systemd_version() -> int:
+    words = command.run(["systemctl", "--version"]).out.split()
+    return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
+
+
+def watchdog(root: Path = Path("/")) -> str | None:
+    """Return why systemd cannot arm a watchdog for the trial boot, or None if it can."""
+    if not list((root / "sys/class/watchdog").glob("watchdog*")):
+        return "there is no hardware watchdog"
+    if systemd_version() < WATCHDOG_SYSTEMD:
+        return f"systemd older than {WATCHDOG_SYSTEMD} takes no watchdog from the kernel command line"
+    return None
+
+
+def look() -> dict[str, Any]:
+    """Return everything preflight decides by. Nothing is changed, and a host that lacks something says so."""
+    state = tuned.read()
+    return {
+        "root": os.geteuid() == 0,
+        "rpm": command.run(["rpm", "--version"]).code == 0,
+        "dnf": command.run(["dnf", "--version"]).code == 0,
+        "uname": uname(),
+        "boot_id": boot_id(),
+        "boot": boot(),
+        "root_free_bytes": shutil.disk_usage("/").free,
+        "package_manager_busy": packages.busy(),
+        "tuned": state.as_dict(),
+        # The package database says that tuned is there, so no package of ours will bring it.
+        "tuned_gone": not state.installed and packages.provided("tuned"),
+        "hugepages": hugepages.read(),
+        "counters": counters.read().as_dict(),
+        "no_watchdog": watchdog(),
+    }
+
+
+def old_entry(record: dict[str, Any]) -> bls.Entry:
+    """Return the boot entry of the kernel that ran before; that it is still there is the whole safety net."""
+    return loaders.find().entry(record["before"]["uname"])

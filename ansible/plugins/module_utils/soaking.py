@@ -1,0 +1,97 @@
+"""The soak: a host under its usual load, whose memory must not fare worse than before the rollout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.counters import Counters
+
+# A share of less time, in seconds, is chance.
+SHORTEST = 10.0
+ALLOCATED, FELL_BACK = "thp_fault_alloc", "thp_fault_fallback"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much worse than before it may be; None is not judged. Shares are percent."""
+
+    pressure: float | None
+    oom_kills: int | None
+    fallback: float | None
+    # Below this many faults a share of them says nothing.
+    faults: int
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One stretch of time: share of it in which memory was waited for, kills, share of failed huge faults."""
+
+    seconds: float
+    pressure: float | None
+    oom_kills: int
+    faults: int
+    fallback: float | None
+
+    @property
+    def kills_per_second(self) -> float:
+        return self.oom_kills / self.seconds if self.seconds > 0 else 0.0
+
+
+def figures(since: Counters | None, until: Counters) -> Figures:
+    """Return the figures between two moments of one boot; without the first, since the boot."""
+    seconds = until.uptime - (since.uptime if since else 0.0)
+
+    def grown(name: str) -> int:
+        return until.events.get(name, 0) - (since.events.get(name, 0) if since else 0)
+
+    pressure = None
+    if until.pressure_us is not None:
+        waited = until.pressure_us - ((since.pressure_us or 0) if since else 0)
+        pressure = waited / seconds / 1e4 if seconds > 0 else 0.0
+    faults = grown(ALLOCATED) + grown(FELL_BACK)
+    return Figures(
+        seconds=seconds,
+        pressure=pressure,
+        oom_kills=grown("oom_kill"),
+        faults=faults,
+        fallback=100 * grown(FELL_BACK) / faults if faults else None,
+    )
+
+
+def judge(before: Figures, soak: Figures, limits: Limits, over: bool) -> list[str]:
+    """Return what got worse than the limits allow, against the average of the kernel that ran before.
+
+    Until it is over only kills count: a share of a short time is too easily high.
+    """
+    checks = (_kills, _pressure, _fallback) if over else (_kills,)
+    return [sentence for check in checks if (sentence := check(before, soak, limits))]
+
+
+def _pressure(before: Figures, soak: Figures, limits: Limits) -> str | None:
+    if limits.pressure is None:
+        return None
+    if soak.pressure is None:
+        return "this kernel has no /proc/pressure/memory, so memory pressure cannot be judged"
+    allowed = (before.pressure or 0.0) + limits.pressure
+    if soak.pressure <= allowed or soak.seconds < SHORTEST:
+        return None
+    return f"memory was waited for in {soak.pressure:.1f} % of the time, {allowed:.1f} % is allowed"
+
+
+def _kills(before: Figures, soak: Figures, limits: Limits) -> str | None:
+    if limits.oom_kills is None:
+        return None
+    allowed = limits.oom_kills + round(before.kills_per_second * soak.seconds)
+    if soak.oom_kills <= allowed:
+        return None
+    return f"{soak.oom_kills} processes were OOM-killed, {allowed} are allowed"
+
+
+def _fallback(before: Figures, soak: Figures, limits: Limits) -> str | None:
+    if limits.fallback is None or soak.fallback is None or soak.faults < limits.faults:
+        return None
+    known = before.fallback if before.fallback is not None and before.faults >= limits.faults else 0.0
+    allowed = known + limits.fallback
+    if soak.fallback <= allowed:
+        return None
+    return f"{soak.fallback:.1f} % of {soak.faults} faults got no huge page, {allowed:.1f} % are allowed"

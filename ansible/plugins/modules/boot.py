@@ -1,0 +1,117 @@
+#!/usr/bin/python
+"""Have the boot loader try a kernel once, keep it, or forget about it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: boot
+short_description: Start a kernel once, and make it the default when it is good
+version_added: 1.0.0
+description:
+  - Works with systemd-boot, and with GRUB that reads boot loader entries. Which one it is, the host tells.
+author: kernel-thp project (@kernel-thp)
+options:
+  state:
+    description:
+      - V(held), the kernel that ran before stays the default, whatever is installed.
+      - V(once), the next boot starts the new kernel; later ones do not.
+      - V(confirmed), the host has come up with it.
+      - V(kept), it is the default from now on, also after other kernels are installed.
+      - V(returning), the old kernel is the default again, and starts next.
+      - V(restored), the boot loader is set as it was before the rollout.
+    choices: [held, once, confirmed, kept, returning, restored]
+    required: true
+    type: str
+  uname:
+    description: C(uname -r) of the new kernel.
+    type: str
+    default: ""
+  panic:
+    description: Seconds after which the kernel that is tried reboots when it panics.
+    type: int
+    default: 30
+  watchdog:
+    description: Seconds after which the hardware resets a host on which systemd hangs. 0 for no watchdog.
+    type: int
+    default: 60
+  arguments:
+    description: More words for the command line of the kernel that is tried.
+    type: list
+    elements: str
+    default: []
+  timeout:
+    description: >-
+      Seconds after which an unconfirmed boot ends by itself (O(state=once)), or in which the boot has to be found good
+      by systemd (O(state=kept)).
+    type: int
+    default: 600
+  run:
+    description: The run that works on the host. Filled in by itself.
+    type: str
+attributes:
+  check_mode: {support: full, description: Tells what the boot loader would be told.}
+"""
+
+EXAMPLES = """
+- name: Have the next boot start the new kernel
+  kernel_thp.fleet.boot:
+    state: once
+    uname: 6.1.187-1.x86_64+thp
+"""
+
+RETURN = """
+reboot:
+  description: Whether a reboot is needed to get where the state leads.
+  returned: always
+  type: bool
+"""
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import booting
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import Parameters, Result, difference, main
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
+
+ARGUMENTS = {
+    "state": {
+        "type": "str",
+        "choices": ["held", "once", "confirmed", "kept", "returning", "restored"],
+        "required": True,
+    },
+    "uname": {"type": "str", "default": ""},
+    "panic": {"type": "int", "default": 30},
+    "watchdog": {"type": "int", "default": 60},
+    "arguments": {"type": "list", "elements": "str", "default": []},
+    "timeout": {"type": "int", "default": 600},
+}
+
+
+def work(parameters: Parameters, check: bool) -> Result:
+    if check:
+        before, after = booting.plan(parameters["state"], parameters["uname"], Store().read())
+        return {**difference(before, after), "reboot": False}
+    host = booting.Host(Store())
+    before = host.told()
+    needs_reboot = False
+    if parameters["state"] == "held":
+        host.hold()
+    elif parameters["state"] == "once":
+        trial = booting.Trial(
+            parameters["uname"],
+            parameters["panic"],
+            parameters["watchdog"],
+            parameters["arguments"],
+            parameters["timeout"],
+        )
+        needs_reboot = host.try_once(trial)
+    elif parameters["state"] == "confirmed":
+        host.confirm(parameters["uname"])
+    elif parameters["state"] == "kept":
+        host.keep(parameters["uname"], parameters["timeout"])
+    elif parameters["state"] == "returning":
+        needs_reboot = host.turn_back()
+    else:
+        host.restore()
+    return {**difference(before, host.told()), "changed": host.changed, "reboot": needs_reboot}
+
+
+if __name__ == "__main__":
+    main(ARGUMENTS, work, changes=True)

@@ -1,0 +1,49 @@
+#!/usr/bin/python
+"""Look at a host, and change nothing."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: host_info
+short_description: Look at a host before a rollout
+version_added: 1.0.0
+description:
+  - Returns what the role preflight decides by, and the record of an earlier rollout. Changes nothing.
+author: kernel-thp project (@kernel-thp)
+options: {}
+attributes:
+  check_mode: {support: full, description: It changes nothing in either mode.}
+"""
+
+EXAMPLES = """
+- name: Look at the host
+  kernel_thp.fleet.host_info:
+  register: seen
+"""
+
+RETURN = """
+host:
+  description: Kernel, boot loader, free space, tuned, settings of huge pages, counters.
+  returned: always
+  type: dict
+record:
+  description: The record of the last rollout on this host, as schemas/record.schema.json has it, or null.
+  returned: always
+  type: dict
+holder:
+  description: The run that works on this host, or null.
+  returned: always
+  type: dict
+"""
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import holder, snapshot
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import Parameters, Result, main
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
+
+
+def work(_parameters: Parameters, _check: bool) -> Result:
+    return {"host": snapshot.look(), "record": Store().read(), "holder": holder.read()}
+
+
+if __name__ == "__main__":
+    main({}, work)

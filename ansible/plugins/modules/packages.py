@@ -1,0 +1,137 @@
+#!/usr/bin/python
+"""Install exact packages, and take back what an install changed."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: packages
+short_description: Install exact packages by dnf, and take that back
+version_added: 1.0.0
+description:
+  - Installs packages beside what is there, with signatures checked, asks rpm for each, and records what was added and
+    removed, dependencies included.
+  - Taking back removes what was added, nothing else, and installs what was removed.
+author: kernel-thp project (@kernel-thp)
+options:
+  state:
+    description: Whether to install, or to take back what the record says was changed.
+    choices: [installed, restored]
+    required: true
+    type: str
+  packages:
+    description: Full names, with version, release and architecture. Needed with O(state=installed).
+    type: list
+    elements: str
+    default: []
+  lock_timeout:
+    description: Seconds to wait for another package transaction.
+    type: int
+    default: 300
+  run:
+    description: The run that works on the host. Filled in by itself.
+    type: str
+attributes:
+  check_mode: {support: full, description: Tells what is missing.}
+"""
+
+EXAMPLES = """
+- name: Install the kernel
+  kernel_thp.fleet.packages:
+    state: installed
+    packages: [kernel-thp-core-6.1.187-1.x86_64]
+"""
+
+RETURN = """
+added:
+  description: What was installed.
+  returned: always
+  type: list
+  elements: str
+removed:
+  description: What was removed.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import packages
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import Parameters, Result, difference, main
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Record, Store
+
+ARGUMENTS = {
+    "state": {"type": "str", "choices": ["installed", "restored"], "required": True},
+    "packages": {"type": "list", "elements": "str", "default": []},
+    "lock_timeout": {"type": "int", "default": 300},
+}
+
+
+def install(parameters: Parameters, check: bool) -> Result:
+    missing = packages.missing(parameters["packages"])
+    if check:
+        return {**difference([], missing), "added": missing, "removed": []}
+    store = Store()
+    record = store.need(records.BEGUN, records.INSTALLING, records.INSTALLED, records.ARMED, records.BOOTED)
+    if not missing and record["phase"] not in (records.BEGUN, records.INSTALLING):
+        return {"changed": False, "added": [], "removed": []}
+    # What was there is noted first: a transaction that is cut off by a power failure can be taken back, too.
+    if record["phase"] != records.INSTALLING:
+        record = store.write(record, phase=records.INSTALLING, packages_before=packages.installed())
+    if missing:
+        packages.dnf(["install", *missing], parameters["lock_timeout"], "see /var/log/dnf.log on the host")
+    lacking = packages.missing(parameters["packages"])
+    if lacking:
+        raise Problem(
+            f"dnf says it is done, rpm does not know {', '.join(lacking)}", "see /var/log/dnf.log on the host"
+        )
+    made = _account(record)
+    store.write(record, phase=records.INSTALLED, packages=made, packages_before=None)
+    return {**difference(made["removed"], made["added"]), "changed": bool(missing), **made}
+
+
+def _account(record: Record) -> dict[str, list[str]]:
+    """Return what the rollout added and removed: what an earlier run recorded, and what has come since then."""
+    changed = packages.change(record["packages_before"] or [], packages.installed())
+    return records.together([{"packages": changed}, record])
+
+
+def restore(parameters: Parameters, check: bool) -> Result:
+    store = Store()
+    record = store.read() if check else store.need(records.ROLLING_BACK)
+    if record is None:
+        return {"changed": False, "added": [], "removed": []}
+    if record["packages_before"] is not None:
+        made = _account(record)
+        if not check:
+            record = store.write(record, packages=made, packages_before=None)
+    else:
+        made = record["packages"]
+    installed = packages.installed()
+    to_remove = [name for name in made["added"] if name in installed]
+    to_install = [name for name in made["removed"] if name not in installed]
+    if not check:
+        _remove(to_remove, parameters["lock_timeout"])
+        if to_install:
+            packages.dnf(["install", *to_install], parameters["lock_timeout"], "install them by hand")
+    return {**difference(to_remove, to_install), "added": to_install, "removed": to_remove}
+
+
+def _remove(names: list[str], lock_timeout: int) -> None:
+    if not names:
+        return
+    others = packages.dependents(names)
+    if others:
+        what = f"{', '.join(others)} came later and would be removed with what the rollout installed"
+        raise Problem(what, "remove them by hand, then run rollback.yml again")
+    # Dependencies that nobody needs any more stay, unless they are in the list themselves.
+    words = ["--setopt=clean_requirements_on_remove=0", "remove", *names]
+    packages.dnf(words, lock_timeout, "see /var/log/dnf.log on the host")
+
+
+def work(parameters: Parameters, check: bool) -> Result:
+    return install(parameters, check) if parameters["state"] == "installed" else restore(parameters, check)
+
+
+if __name__ == "__main__":
+    main(ARGUMENTS, work, changes=True)

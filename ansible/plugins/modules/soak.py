@@ -1,0 +1,146 @@
+#!/usr/bin/python
+"""Watch a host under its load for some time."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: soak
+short_description: Watch memory pressure, OOM kills and huge page faults for some time
+version_added: 1.0.0
+description:
+  - Fails as soon as the health command does or too many processes were killed, and at the end if memory was waited for,
+    or huge pages were not to be had, more than before the rollout and a margin. Changes nothing.
+author: kernel-thp project (@kernel-thp)
+options:
+  seconds:
+    description: How long.
+    default: 300
+    type: int
+  interval:
+    description: Seconds between two looks.
+    default: 30
+    type: int
+  before:
+    description: Counters at the end of the time before the rollout, as recorded by the role preflight.
+    required: true
+    type: dict
+  health_command:
+    description: A program and its arguments, run at each look. An exit code other than 0 is a failure.
+    default: []
+    type: list
+    elements: str
+  health_timeout:
+    description: Seconds in which that program has to end.
+    default: 60
+    type: int
+  pressure:
+    description: Percent of the time that processes may wait for memory, more than before. Negative is not judged.
+    default: 10.0
+    type: float
+  oom_kills:
+    description: Processes that may be killed for lack of memory, more than before. Negative is not judged.
+    default: 0
+    type: int
+  fallback:
+    description: Percent of huge page faults that may get small pages, more than before. Negative is not judged.
+    default: 20.0
+    type: float
+  faults:
+    description: The share of faults is not judged with fewer of them.
+    default: 1000
+    type: int
+attributes:
+  check_mode: {support: full, description: It changes nothing in either mode.}
+"""
+
+EXAMPLES = """
+- name: Soak for ten minutes
+  kernel_thp.fleet.soak:
+    seconds: 600
+    before: "{{ preflight_record.before.counters }}"
+"""
+
+RETURN = """
+figures:
+  description: Seconds, share of time in which memory was waited for, OOM kills, huge page faults, share that failed.
+  returned: always
+  type: dict
+before:
+  description: The same since the boot of the kernel that ran before.
+  returned: always
+  type: dict
+counters:
+  description: Memory, pressure and counters of huge pages at the end.
+  returned: always
+  type: dict
+boot_id:
+  description: In which boot it soaked.
+  returned: always
+  type: str
+"""
+
+import time
+from dataclasses import asdict
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, counters, snapshot, soaking
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import Parameters, Result, main
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+
+ARGUMENTS = {
+    "seconds": {"type": "int", "default": 300},
+    "interval": {"type": "int", "default": 30},
+    "before": {"type": "dict", "required": True},
+    "health_command": {"type": "list", "elements": "str", "default": []},
+    "health_timeout": {"type": "int", "default": 60},
+    "pressure": {"type": "float", "default": 10.0},
+    "oom_kills": {"type": "int", "default": 0},
+    "fallback": {"type": "float", "default": 20.0},
+    "faults": {"type": "int", "default": 1000},
+}
+
+
+def limits(parameters: Parameters) -> soaking.Limits:
+    chosen = {
+        name: parameters[name] if parameters[name] >= 0 else None for name in ("pressure", "oom_kills", "fallback")
+    }
+    return soaking.Limits(faults=parameters["faults"], **chosen)
+
+
+def unhealthy(parameters: Parameters) -> list[str]:
+    """Ask the health command. What it prints stays on the host: there may be secrets in it."""
+    words = parameters["health_command"]
+    if not words:
+        return []
+    try:
+        done = command.run(words, parameters["health_timeout"])
+    except Problem:
+        return [f"the health command did not end within {parameters['health_timeout']} s"]
+    return [f"the health command ended with {done.code}"] if done.code != 0 else []
+
+
+def work(parameters: Parameters, _check: bool) -> Result:
+    before = soaking.figures(None, counters.from_dict(parameters["before"]))
+    began, boot_id = counters.read(), snapshot.boot_id()
+    end = time.monotonic() + parameters["seconds"]
+    while True:
+        over = time.monotonic() >= end
+        found = soaking.figures(began, counters.read())
+        problems = unhealthy(parameters) + soaking.judge(before, found, limits(parameters), over)
+        if problems or over:
+            break
+        time.sleep(max(0.0, min(parameters["interval"], end - time.monotonic())))
+    result = {
+        "figures": asdict(found),
+        "before": asdict(before),
+        "counters": counters.read().as_dict(),
+        "boot_id": boot_id,
+        "changed": False,
+    }
+    if problems:
+        when = f"after {found.seconds:.0f} s of soaking: "
+        return {**result, "failed": True, "msg": when + " / ".join(problems)}
+    return result
+
+
+if __name__ == "__main__":
+    main(ARGUMENTS, work)

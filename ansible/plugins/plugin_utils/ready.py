@@ -1,0 +1,81 @@
+"""Whether a host is ready for a rollout, by what the module host_info saw, and whether it has been through it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
+
+MIB = 1 << 20
+Seen = Mapping[str, Any]
+
+
+def unfit(seen: Seen) -> list[str]:
+    """Return why nothing further can be asked of a host."""
+    host = seen["host"]
+    checks = {
+        "this needs root; use become": host["root"],
+        "rpm is missing: this is no RPM host": host["rpm"],
+        "dnf is missing; install it": host["dnf"],
+    }
+    return [sentence for sentence, is_there in checks.items() if not is_there]
+
+
+def hindered(seen: Seen, target: Mapping[str, Any], boot_mib: int, root_mib: int, need_watchdog: bool) -> list[str]:
+    """Return what has to be mended before anything is changed, each with what to do."""
+    host = seen["host"]
+    found = list(host["boot"]["problems"])
+    if not _installed(seen, target):
+        # What a rollout that is taken up again has put there needs no more room.
+        found += _space(host, boot_mib, root_mib)
+    if host["tuned_gone"]:
+        found.append("tuned-adm is missing, although the package tuned is installed; reinstall tuned")
+    if need_watchdog and host["no_watchdog"]:
+        found.append(f"{host['no_watchdog']}; set preflight_require_watchdog to false to do without")
+    return found
+
+
+def _installed(seen: Seen, target: Mapping[str, Any]) -> bool:
+    record = seen["record"]
+    if not record or record["target"]["release"] != target["release"]:
+        return False
+    return record["phase"] in (records.INSTALLED, records.ARMED, records.BOOTED, records.DONE)
+
+
+def _space(host: Mapping[str, Any], boot_mib: int, root_mib: int) -> list[str]:
+    places = [("/", host["root_free_bytes"], root_mib)]
+    if host["boot"]["loader"]:
+        places.append((host["boot"]["path"], host["boot"]["free_bytes"], boot_mib))
+    return [
+        f"{place} has {free // MIB} MiB free, {wanted} MiB are needed; make room"
+        for place, free, wanted in places
+        if free < wanted * MIB
+    ]
+
+
+def remarks(seen: Seen) -> list[str]:
+    """Return what an operator should know, and a rollout can do without."""
+    host = seen["host"]
+    found = []
+    if host["no_watchdog"]:
+        found.append(f"{host['no_watchdog']}: a hang before systemd has started would need a reset by hand")
+    if host["counters"]["pressure_us"] is None:
+        found.append("no /proc/pressure/memory on the old kernel: the soak has nothing to compare memory pressure with")
+    return found
+
+
+def finished(seen: Seen, target: Mapping[str, Any]) -> bool:
+    """Say whether this release was rolled out here and runs; whether the host is healthy is not looked at."""
+    record = seen["record"]
+    return bool(
+        record
+        and record["phase"] == records.DONE
+        and record["target"]["release"] == target["release"]
+        and seen["host"]["uname"] == target["uname"]
+    )
+
+
+def undoable(seen: Seen, back_to: str) -> bool:
+    """Say whether a rollback would have anything to do."""
+    return records.to_undo(seen["record"], back_to) is not None

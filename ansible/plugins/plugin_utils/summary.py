@@ -1,0 +1,92 @@
+"""A run in one object: every host that was meant, how each ended, and whether the run may go on."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import BAD, Note
+
+# Of hosts without a result: the batch is over, the run was killed, it is under way, it never came to the host.
+LOST, INTERRUPTED, RUNNING, NOT_REACHED = "lost", "interrupted", "running", "not-reached"
+NO_RESULT = {LOST: "contact was lost in this step", INTERRUPTED: "the run was cut off in this step"}
+
+
+def brief(note: Note, without_result: str) -> Note:
+    """Return one host in short, and what it is when it has no result of its own."""
+    result, failed = note["result"] or without_result, note["failed"]
+    if note["result"] is None and without_result in NO_RESULT:
+        last = note["steps"][-1]["name"] if note["steps"] else "start"
+        failed = failed or {"step": last, "task": "", "why": NO_RESULT[without_result]}
+    return {
+        "host": note["host"],
+        "result": result,
+        "failed": failed,
+        "began": note["began"],
+        "ended": note["ended"],
+        "seconds": seconds(note["began"], note["ended"]),
+        "steps": [{**step, "seconds": seconds(step["began"], step["ended"])} for step in note["steps"]],
+        "facts": note["facts"],
+    }
+
+
+def seconds(began: str, ended: str | None) -> float | None:
+    if ended is None:
+        return None
+    return (datetime.datetime.fromisoformat(ended) - datetime.datetime.fromisoformat(began)).total_seconds()
+
+
+def whole(run: Note, notes: Iterable[Note]) -> dict[str, Any]:
+    """Return the run with all its hosts, those included that it never came to."""
+    without_result = {"running": RUNNING, "aborted": INTERRUPTED}.get(run["state"], LOST)
+    hosts = {note["host"]: brief(note, without_result) for note in notes}
+    for name in run["planned"]:
+        hosts.setdefault(name, _untouched(name))
+    order = {name: number for number, name in enumerate(run["planned"])}
+    listed = sorted(hosts.values(), key=lambda host: (order.get(host["host"], len(order)), host["host"]))
+    counts: dict[str, int] = {}
+    for host in listed:
+        counts[host["result"]] = counts.get(host["result"], 0) + 1
+    return {**run, "counts": dict(sorted(counts.items())), "hosts": listed}
+
+
+def _untouched(name: str) -> dict[str, Any]:
+    return {
+        "host": name,
+        "result": NOT_REACHED,
+        "failed": None,
+        "began": None,
+        "ended": None,
+        "seconds": None,
+        "steps": [],
+        "facts": {},
+    }
+
+
+def casualties(notes: Iterable[Note]) -> list[Note]:
+    """Return the hosts that did not get where they should, of those a batch has been through with."""
+    return [host for host in (brief(note, LOST) for note in notes) if host["result"] in BAD]
+
+
+def sentence(host: Note) -> str:
+    """Say of a host which step failed, why, and what has become of it."""
+    failed = host["failed"]
+    if failed is None:
+        return f"{host['host']}: {host['result']}"
+    then = f" ({failed['then']})" if failed.get("then") else ""
+    return f"{host['host']}: {host['result']}, {failed['step']} failed: {failed['why']}{then}"
+
+
+def complaint(casualties: Sequence[Note], allowed: int) -> str:
+    count = f"{len(casualties)} host{'s' if len(casualties) != 1 else ''} failed, {allowed} allowed"
+    return "; ".join([count, *(sentence(host) for host in casualties)])
+
+
+def judged(result: Mapping[str, Any], counters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what the report says of a host after it was judged; nothing if it could not be."""
+    validated = result.get("validate")
+    if not validated:
+        return {}
+    now = counters or result["counters"]
+    return {"after": {"uname": validated["kernel"]["uname"], "counters": now, "verdict": validated["verdict"]}}

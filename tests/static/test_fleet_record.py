@@ -1,0 +1,166 @@
+"""The record of a rollout on its host: what is taken up again, what is begun anew, and what a rollback has to undo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import holder
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Record, Store
+
+from scripts import collection
+
+SCHEMA = json.loads((collection.SOURCE / "schemas" / "record.schema.json").read_text())
+BEFORE: dict[str, Any] = {
+    "time": "2030-01-15T10:00:00+00:00",
+    "uname": "6.1.0-56-amd64",
+    "boot_id": "b0",
+    "boot": {"loader": "systemd-boot", "entry": "lab-6.1.0-56-amd64", "settings": {"default": None}},
+    "tuned": {
+        "installed": True,
+        "running": False,
+        "enabled": "disabled",
+        "active": [],
+        "choice": None,
+        "mode": None,
+    },
+    "hugepages": {"enabled": "madvise"},
+    "sysctls": {"kernel/panic": "0"},
+    "counters": {"time": 1.0, "uptime": 2.0, "memory": {}, "events": {}, "pressure_us": None},
+}
+
+
+def target(release: str) -> dict[str, Any]:
+    core = f"kernel-thp-core-{release}.x86_64"
+    return {"release": release, "uname": f"{release}.x86_64+thp", "packages": [core]}
+
+
+def begin(old: Record | None, release: str, uname: str = "6.1.0-56-amd64") -> Record:
+    return records.begin(old, "run", target(release), {**BEFORE, "uname": uname})
+
+
+def done(release: str, previous: Record | None = None, added: str = "", removed: str = "") -> Record:
+    uname = previous["target"]["uname"] if previous else "6.1.0-56-amd64"
+    packages = {"added": added.split(), "removed": removed.split()}
+    return {**begin(previous, release, uname), "phase": records.DONE, "packages": packages}
+
+
+def test_what_is_written_is_whole_valid_and_read_again(tmp_path: Path) -> None:
+    store = Store(tmp_path / "new")
+    written = store.write(done("2", store.write(done("1"))), armed_in="b1", arguments=["panic=30"])
+    jsonschema.validate(written, SCHEMA)
+    assert store.read() == written
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [records.NAME]
+
+
+def test_a_record_of_another_form_is_not_guessed_at(tmp_path: Path) -> None:
+    (tmp_path / records.NAME).write_text('{"schema": 2}')
+    with pytest.raises(Problem, match="form 2, this collection knows 1"):
+        Store(tmp_path).read()
+
+
+def test_a_step_out_of_order_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(Problem, match="no rollout has begun"):
+        store.need(records.BOOTED)
+    store.write(begin(None, "1"))
+    with pytest.raises(Problem, match="is begun, and this step needs it to be booted or done"):
+        store.need(records.BOOTED, records.DONE)
+
+
+@pytest.mark.parametrize("phase", [records.BEGUN, records.INSTALLING, records.ARMED, records.BOOTED])
+def test_an_unfinished_rollout_goes_on_from_what_the_first_run_found(phase: str) -> None:
+    old = {**begin(None, "1"), "phase": phase}
+    again = begin(old, "1", uname="6.1.187-1.x86_64+thp")
+    assert again["before"]["uname"] == "6.1.0-56-amd64"
+    assert again["phase"] == phase
+
+
+def test_an_unfinished_rollout_of_another_release_is_refused() -> None:
+    with pytest.raises(Problem, match=r"a rollout of 1 on this host is not finished \(armed\)"):
+        begin({**begin(None, "1"), "phase": records.ARMED}, "2")
+
+
+def test_a_finished_rollout_that_is_taken_up_again_keeps_what_it_found_and_did() -> None:
+    old = done("1", added="a b")
+    again = begin(old, "1", uname="6.1.187-1.x86_64+thp")
+    assert again == {**old, "phase": records.BEGUN}
+
+
+def test_a_second_release_finds_the_first_and_remembers_it() -> None:
+    first = done("1")
+    second = begin(first, "2", uname=first["target"]["uname"])
+    assert second["before"]["uname"] == first["target"]["uname"]
+    assert second["previous"] == first
+    assert second["packages"] == {"added": [], "removed": []}
+
+
+def test_the_first_release_is_found_again_after_the_second_was_undone() -> None:
+    first = done("1", added="a")
+    undone = {**done("2", first), "phase": records.ROLLED_BACK}
+    assert begin(undone, "1")["packages"]["added"] == ["a"]
+    assert begin(undone, "3")["previous"] == first
+
+
+def test_only_the_last_rollout_is_undone_and_only_once() -> None:
+    second = done("2", done("1"))
+    assert records.to_undo(second, records.PREVIOUS) == second
+    assert records.to_undo({**second, "phase": records.ROLLED_BACK}, records.PREVIOUS) is None
+    assert records.to_undo(None, records.PREVIOUS) is None
+
+
+def test_all_rollouts_are_undone_as_one() -> None:
+    first = done("1", added="core-1 tests-1")
+    second = done("2", first, added="core-2 tests-2", removed="tests-1")
+    found = records.to_undo(second, records.ORIGINAL)
+    assert found is not None
+    assert found["before"]["uname"] == "6.1.0-56-amd64"
+    # tests-1 came and went meanwhile, so there is nothing to do about it.
+    assert found["packages"] == {"added": ["core-1", "core-2", "tests-2"], "removed": []}
+    assert found["previous"] is None
+
+
+def test_all_that_is_left_is_undone_after_the_last_one_was() -> None:
+    first = done("1", added="core-1")
+    undone = {**done("2", first, added="core-2"), "phase": records.ROLLED_BACK}
+    found = records.to_undo(undone, records.ORIGINAL)
+    assert found is not None
+    assert found["packages"]["added"] == ["core-1"]
+    only = {**first, "phase": records.ROLLED_BACK}
+    assert records.to_undo(only, records.ORIGINAL) is None
+
+
+def test_a_rollback_that_was_cut_off_is_gone_on_with() -> None:
+    cut_off = {**done("1"), "phase": records.ROLLING_BACK}
+    assert records.to_undo(cut_off, records.PREVIOUS) == cut_off
+    assert begin(cut_off, "1")["phase"] == records.ROLLING_BACK
+
+
+def test_one_run_holds_a_host_at_a_time(tmp_path: Path) -> None:
+    assert holder.take("r1", "here", folder=tmp_path) is None
+    assert holder.take("r1", "here", folder=tmp_path) is None
+    other = holder.take("r2", "there", folder=tmp_path)
+    assert other is not None
+    assert (other["run"], other["controller"]) == ("r1", "here")
+    holder.release("r2", tmp_path)
+    assert holder.read(tmp_path) == other
+    holder.release("r1", tmp_path)
+    assert holder.take("r2", "there", folder=tmp_path) is None
+
+
+def test_a_run_that_is_known_to_be_gone_gives_way_and_no_other(tmp_path: Path) -> None:
+    holder.take("r1", "here", folder=tmp_path)
+    assert holder.take("r3", "there", instead_of="r2", folder=tmp_path) is not None
+    assert holder.take("r3", "there", instead_of="r1", folder=tmp_path) is None
+    found = holder.read(tmp_path)
+    assert found is not None and found["run"] == "r3"
+
+
+def test_half_a_note_of_a_holder_holds_nothing(tmp_path: Path) -> None:
+    holder.path(tmp_path).write_text('{"run": "r')
+    assert holder.take("r2", "there", folder=tmp_path) is None
