@@ -1,0 +1,21 @@
+"""Run the module record on a host; a run that held the host and is known to be dead gives way."""
+
+from __future__ import annotations
+
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.holding import AsHolder
+
+
+class ActionModule(AsHolder):
+    """For the run that holds the host; losing the host fails."""
+
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
+        self._task.args.setdefault("controller", process.controller())
+        result = super().run(tmp, task_vars)
+        other = result.get("held_by")
+        if other and process.gone(other["run"], other["controller"]):
+            # Only this controller can know; the host is asked again with that said.
+            self._task.args["instead_of"] = other["run"]
+            result = super().run(tmp, task_vars)
+        return result

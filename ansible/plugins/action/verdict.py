@@ -1,0 +1,47 @@
+"""Count the hosts that did not get where they should, and end the run if there are too many.
+
+It counts what the journal says and not what Ansible remembers: a host that was rolled back has not failed for Ansible,
+and one that vanished is not in the batch any more.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.kernel_thp.fleet.plugins.action.note import journal
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import report, summary
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
+
+ARGUMENTS = {
+    "directory": {"type": "path", "required": True},
+    "max_failed": {"type": "int", "default": 0},
+}
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
+        self._supports_check_mode = True
+        result: Result = super().run(tmp, task_vars)
+        _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
+        found = journal(given["directory"], self._task.check_mode)
+        notes = list(found.notes())
+        fallen = summary.casualties(notes)
+        through = len(notes) == len(found.run()["planned"])
+        too_many = len(fallen) > given["max_failed"]
+        complaint = summary.complaint(fallen, given["max_failed"]) if fallen else None
+        if too_many and not through:
+            report.finish(found, "stopped", complaint)
+        elif through:
+            report.finish(found, "finished", complaint)
+        else:
+            report.write(found)
+        if self._task.check_mode and (through or too_many):
+            shutil.rmtree(found.folder, ignore_errors=True)
+        # Whoever stays behind within the limit does not stop the run, but no run that left hosts behind ends well.
+        failed = too_many or (through and bool(fallen))
+        told = complaint or f"{len(notes)} hosts, none failed"
+        where = "" if self._task.check_mode else f"; report: {found.folder}"
+        return {**result, "changed": False, "failed": failed, "msg": told + where, "report": str(found.folder)}

@@ -1,0 +1,63 @@
+#!/usr/bin/python
+"""Write down what a run does with a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: note
+short_description: Write down what a run does with a host
+version_added: 1.0.0
+description:
+  - Writes to the journal of the run, on the controller, and brings its report up to date. The host is not asked.
+  - A run is one process of ansible-playbook, so the first note of it begins its journal.
+author: kernel-thp project (@kernel-thp)
+options:
+  directory:
+    description: Where journals are.
+    type: path
+    required: true
+  playbook:
+    description: What the run does, told by the first note.
+    type: str
+    default: rollout
+  step:
+    description: A step that begins; the one before it is over.
+    type: str
+    default: ""
+  release:
+    description: The release this host would get. The first one of a run counts for all; another one fails.
+    type: str
+    default: ""
+  facts:
+    description: What was found out, for the report.
+    type: dict
+    default: {}
+  failed_task:
+    description: The task at which the step failed.
+    type: str
+    default: ""
+  result:
+    description: How the host ended.
+    type: str
+    default: ""
+  why:
+    description: Why it failed.
+    type: str
+    default: ""
+"""
+
+EXAMPLES = """
+- name: Note that the kernel comes
+  kernel_thp.fleet.note:
+    directory: ./reports
+    step: kernel
+"""
+
+RETURN = """
+release:
+  description: The release that the run is about; empty before that is settled.
+  returned: always
+  type: str
+"""
+
+# What it does is done on the controller, by the action plugin of this name.

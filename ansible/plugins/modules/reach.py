@@ -1,0 +1,40 @@
+#!/usr/bin/python
+"""Wait until a host answers."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: reach
+short_description: Wait until a host answers
+version_added: 1.0.0
+description:
+  - As M(ansible.builtin.wait_for_connection), also in check mode. A silent host fails with C(lost_contact).
+author: kernel-thp project (@kernel-thp)
+options:
+  timeout:
+    description: Seconds to wait.
+    type: int
+    default: 600
+  connect_timeout:
+    description: Seconds for one attempt.
+    type: int
+    default: 5
+  delay:
+    description: Seconds before the first attempt.
+    type: int
+    default: 0
+  sleep:
+    description: Seconds between attempts.
+    type: int
+    default: 1
+"""
+
+EXAMPLES = """
+- name: Wait for the host
+  kernel_thp.fleet.reach:
+    timeout: 60
+"""
+
+RETURN = ""
+
+# What it does is done on the controller, by the action plugin of this name.

@@ -1,0 +1,14 @@
+"""Run a module that changes a host, for the run that holds it."""
+
+from __future__ import annotations
+
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import OnHost, Result, Variables
+
+
+class AsHolder(OnHost):
+    """As any module here; it is told the run it belongs to."""
+
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
+        self._task.args.setdefault("run", process.this_run())
+        return super().run(tmp, task_vars)

@@ -1,0 +1,71 @@
+"""The report of a run, from its journal: run.json's whole form, and the page. Made anew while the run is under way."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import journal, page, process, summary
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
+
+REPORT = "report.json"
+# With this many times what it costs between two of them, a report costs a run next to nothing.
+IDLE = 50.0
+
+
+def write(found: Journal) -> dict[str, Any]:
+    """Write report.json and report.html, each whole."""
+    whole = summary.whole(found.run(), found.notes())
+    files.replace(found.folder / REPORT, json.dumps(whole, indent=1, sort_keys=True) + "\n")
+    files.replace(found.folder / journal.PAGE, page.render(whole))
+    return whole
+
+
+def refresh(found: Journal) -> None:
+    """Bring the report up to date unless that was done a short time ago, or another worker is at it."""
+    stamp = found.folder / ".refreshed"
+    with (found.folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return
+        cost, at = _stamp(stamp)
+        if time.time() - at < cost * IDLE:
+            return
+        began = time.monotonic()
+        write(found)
+        stamp.write_text(f"{time.monotonic() - began:.4f} {time.time():.3f}\n")
+
+
+def _stamp(path: Path) -> tuple[float, float]:
+    with contextlib.suppress(OSError, ValueError):
+        cost, at = path.read_text().split()
+        return float(cost), float(at)
+    return 0.0, 0.0
+
+
+def finish(found: Journal, state: str, why: str | None = None) -> dict[str, Any]:
+    """The run is over: finished, stopped by its verdict, or aborted from outside."""
+    run = found.run()
+    if run["state"] == "running":
+        found.write_run({**run, "state": state, "why": why, "ended": journal.now()})
+    return write(found)
+
+
+def finish_dead(folder: Path) -> list[str]:
+    """Give runs that were killed their report, and return their names. Those of other machines are left alone."""
+    names = []
+    for path in sorted(folder.glob(f"*/{journal.RUN}")):
+        if path.parent.is_symlink():
+            continue
+        found = Journal(path.parent)
+        run = found.run()
+        if run["state"] == "running" and process.gone(run["run"], run["controller"]):
+            finish(found, "aborted", "it ended without a verdict: killed, or no host of a batch was left")
+            names.append(run["run"])
+    return names
