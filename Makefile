@@ -13,7 +13,7 @@ export PYTEST_ADDOPTS := -o cache_dir=build/cache/pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static package kernel tuned tools releases series-check prove check clean
+.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static collection package kernel tuned tools releases series-check prove check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,9 +61,13 @@ matrix: deps rpms image ## selftests on cgroup v1 and v2, swap on zram and on a 
 vm-selftests: deps tree rpms image ## the base kernel's own vm selftests: none worse than on the stock kernel
 	@$(PYTHON) -m tests.lab.vm_selftests
 
-static: deps tree ## patches, headers, style, scripts
+static: deps tree ## patches, headers, style, scripts, the Ansible collection
 	@$(VENV)/ruff check . && $(VENV)/mypy scripts tests/lab tests/bench tools tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
+	@$(PYTHON) -m scripts.collection --link && MYPYPATH=build/collections $(VENV)/mypy --explicit-package-bases -p ansible_collections.kernel_thp.fleet
 	@$(VENV)/python -m pytest -q tests/static
+
+collection: deps ## archive of the Ansible collection for fleets, in build/galaxy/
+	@$(PYTHON) -m scripts.collection
 
 package: deps rpms ## the built packages (DEBUG=1: those of the debug kernel)
 	@$(VENV)/python -m pytest -q $(if $(DEBUG),tests/package/test_debug.py,tests/package --ignore=tests/package/test_debug.py)

@@ -1,0 +1,185 @@
+"""The collection as a whole: what is documented is there, galaxy and Ansible take it, hosts that are gone count."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts import collection
+
+ROLES = sorted(path.name for path in (collection.SOURCE / "roles").iterdir())
+PLAYBOOKS = sorted(path.stem for path in (collection.SOURCE / "playbooks").glob("*.yml"))
+MODULES = sorted(path.stem for path in (collection.SOURCE / "plugins" / "modules").glob("*.*"))
+ACTIONS = sorted(path.stem for path in (collection.SOURCE / "plugins" / "action").glob("*.py"))
+TOOLS = Path(sys.executable).parent
+# A port on which nobody listens.
+NOBODY = 1
+
+
+def load(role: str, *path: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((collection.SOURCE / "roles" / role / Path(*path)).read_text()))
+
+
+def options(role: str) -> dict[str, Any]:
+    """Return the options of all entry points; those of one name have to be the same."""
+    found: dict[str, Any] = {}
+    for entry in load(role, "meta", "argument_specs.yml")["argument_specs"].values():
+        for name, option in entry["options"].items():
+            assert found.setdefault(name, option) == option, name
+    return found
+
+
+@pytest.fixture(scope="module")
+def ansible(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """The environment in which Ansible finds the collection, and leaves no traces elsewhere."""
+    home = tmp_path_factory.mktemp("ansible")
+    return {
+        **os.environ,
+        "PATH": f"{TOOLS}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "PWD": str(home),
+        "ANSIBLE_HOME": str(home / ".ansible"),
+        "ANSIBLE_COLLECTIONS_PATH": str(collection.link()),
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+        "ANSIBLE_NOCOLOR": "1",
+    }
+
+
+def run(ansible: Mapping[str, str], *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, env=ansible, cwd=cwd or ansible["HOME"], capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_variable_of_a_role_has_default_specification_and_documentation(role: str) -> None:
+    defaults = load(role, "defaults", "main.yml")
+    assert set(defaults) == set(options(role))
+    assert all(name.startswith(f"{role}_") for name in defaults)
+    told = re.findall(r"^\| `(\w+)` \|", (collection.SOURCE / "roles" / role / "README.md").read_text(), re.MULTILINE)
+    assert set(defaults) <= set(told)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_specified_defaults_are_those_in_force(role: str) -> None:
+    for name, value in load(role, "defaults", "main.yml").items():
+        option = options(role)[name]
+        if isinstance(value, str) and "{{" in value:
+            continue
+        assert option["default"] == value, name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_entry_point_is_a_file_of_tasks(role: str) -> None:
+    for entry in load(role, "meta", "argument_specs.yml")["argument_specs"]:
+        assert (collection.SOURCE / "roles" / role / "tasks" / f"{entry}.yml").exists()
+
+
+def test_no_task_holds_a_program() -> None:
+    """Logic belongs where it is typed and tested: no shell, no templates that compute, no Python in YAML."""
+    for path in sorted(collection.SOURCE.glob("**/*.yml")):
+        text = path.read_text()
+        assert not re.search(r"ansible\.(builtin|legacy)\.(shell|raw|script)\b", text), path
+        assert "{%" not in text, path
+
+
+def test_modules_and_actions_are_documented(ansible: Mapping[str, str]) -> None:
+    assert set(ACTIONS) <= set(MODULES)
+    names = [f"kernel_thp.fleet.{name}" for name in MODULES]
+    done = run(ansible, "ansible-doc", "--json", "-t", "module", *names)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert set(found) == set(names)
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_playbooks_are_found_by_name_and_are_sound(ansible: Mapping[str, str], playbook: str) -> None:
+    words = ["ansible-playbook", "-i", "localhost,", "--syntax-check", f"kernel_thp.fleet.{playbook}"]
+    done = run(ansible, *words)
+    assert done.returncode == 0, done.stderr
+
+
+def test_lint_finds_nothing_at_its_strictest(ansible: Mapping[str, str]) -> None:
+    words = ["ansible-lint", "--offline", "--strict", "--profile", "production", "--nocolor"]
+    done = run(ansible, *words, cwd=collection.SOURCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_galaxy_takes_the_collection_and_installs_it(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    done = run(ansible, "ansible-galaxy", "collection", "build", "--output-path", str(tmp_path), str(collection.SOURCE))
+    assert done.returncode == 0, done.stderr
+    (archive,) = tmp_path.glob("kernel_thp-fleet-*.tar.gz")
+    place = tmp_path / "installed"
+    alone = {**ansible, "ANSIBLE_COLLECTIONS_PATH": str(place)}
+    done = run(alone, "ansible-galaxy", "collection", "install", "--offline", "-p", str(place), str(archive))
+    assert done.returncode == 0, done.stderr
+    assert not list((place / "ansible_collections").glob("**/*.pyc"))
+    done = run(alone, "ansible-playbook", "-i", "localhost,", "--syntax-check", "kernel_thp.fleet.rollout")
+    assert done.returncode == 0, done.stderr
+
+
+# Hosts that are gone: what Ansible by itself would pass over
+
+
+def inventory(folder: Path, hosts: list[str]) -> str:
+    variables = {"ansible_host": "127.0.0.1", "ansible_port": NOBODY, "preflight_connect_timeout": 1}
+    variables |= {"gate_connect_timeout": 1, "rollback_connect_timeout": 1}
+    groups = {"all": {"hosts": dict.fromkeys(hosts), "vars": variables}, "canary": {"hosts": {hosts[-1]: None}}}
+    path = folder / "inventory.json"
+    path.write_text(json.dumps(groups))
+    return str(path)
+
+
+def play(ansible: Mapping[str, str], folder: Path, playbook: str, *words: str) -> tuple[int, str, dict[str, Any]]:
+    hosts = inventory(folder, ["h1", "h2", "h3"])
+    reports = f"report_directory={folder / 'reports'}"
+    done = run(ansible, "ansible-playbook", "-i", hosts, f"kernel_thp.fleet.{playbook}", "-e", reports, *words)
+    report = folder / "reports" / "latest" / "report.json"
+    return done.returncode, done.stdout, json.loads(report.read_text()) if report.exists() else {}
+
+
+def test_a_canary_that_does_not_answer_ends_the_rollout(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    code, said, report = play(ansible, tmp_path, "rollout")
+    assert code == 2
+    assert "1 host failed, 0 allowed; h3: unreachable, preflight failed: the host does not answer" in said
+    assert report["state"] == "stopped"
+    assert {host["host"]: host["result"] for host in report["hosts"]} == {
+        "h3": "unreachable",
+        "h1": "not-reached",
+        "h2": "not-reached",
+    }
+    assert (tmp_path / "reports" / "latest" / "report.html").exists()
+
+
+def test_within_the_limit_the_rollout_goes_on_and_still_does_not_end_well(
+    ansible: Mapping[str, str], tmp_path: Path
+) -> None:
+    code, _, report = play(ansible, tmp_path, "rollout", "-e", '{"fleet_max_failed": 3, "fleet_serial": [1]}')
+    assert code == 2
+    assert report["state"] == "finished"
+    assert report["planned"] == ["h3", "h1", "h2"]
+    assert report["counts"] == {"unreachable": 3}
+
+
+def test_in_check_mode_no_report_is_left(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    code, said, _ = play(ansible, tmp_path, "rollout", "--check", "--diff")
+    assert code == 2
+    assert "h3: unreachable" in said
+    assert not (tmp_path / "reports").exists()
+
+
+@pytest.mark.parametrize("playbook", ["rollback", "validate"])
+def test_the_other_playbooks_count_them_as_well(ansible: Mapping[str, str], tmp_path: Path, playbook: str) -> None:
+    code, _, report = play(ansible, tmp_path, playbook)
+    assert code == 2
+    assert report["playbook"] == playbook
+    assert report["hosts"][0]["result"] == "unreachable"
