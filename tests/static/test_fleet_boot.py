@@ -204,5 +204,16 @@ def test_the_trial_leaves_units_for_the_marked_boot_only_and_takes_them_away(tmp
     assert trial.MARK in trial.arguments(30, 60, [])
 
 
+def test_a_trial_that_nobody_confirmed_is_known_until_the_next_one(tmp_path: Path) -> None:
+    trial.arm(tmp_path, 600)
+    service = (tmp_path / trial.UNITS / trial.SERVICE).read_text()
+    assert f"ExecStart=-/usr/bin/touch /{trial.NOTE}" in service.splitlines()
+    (tmp_path / trial.NOTE).parent.mkdir(parents=True)
+    (tmp_path / trial.NOTE).touch()
+    assert trial.unconfirmed(tmp_path)
+    trial.arm(tmp_path, 600)
+    assert not trial.unconfirmed(tmp_path)
+
+
 def test_no_watchdog_means_no_word_about_it() -> None:
     assert not [word for word in trial.arguments(30, 0, []) if "watchdog" in word]

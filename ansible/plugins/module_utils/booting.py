@@ -55,7 +55,8 @@ class Host:
         tried = record["phase"] == records.ARMED and record["armed_in"] != snapshot.boot_id()
         if snapshot.uname() == wanted.uname:
             return False
-        if tried:
+        # One that ran and was given up for want of a controller has not failed: the controller had been killed.
+        if tried and not trial.unconfirmed(ROOT):
             raise Problem(_came_back(wanted.uname), "read the console, /sys/fs/pstore and the journal of that boot")
         if not self.loader.kept(self.loader.entry(record["before"]["uname"])):
             raise Problem("the old kernel is not the default, so it would not come back by itself", "begin again")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
-    bls,
     command,
     counters,
     files,
@@ -115,8 +114,3 @@ def look() -> dict[str, Any]:
         "counters": counters.read().as_dict(),
         "no_watchdog": watchdog(),
     }
-
-
-def old_entry(record: dict[str, Any]) -> bls.Entry:
-    """Return the boot entry of the kernel that ran before; that it is still there is the whole safety net."""
-    return loaders.find().entry(record["before"]["uname"])

@@ -13,6 +13,8 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, f
 MARK = "kernel_thp.trial"
 TIMER, SERVICE = "kernel-thp-trial.timer", "kernel-thp-trial.service"
 UNITS = "etc/systemd/system"
+# Left when the time was over: the kernel did run, but nobody came, be it for want of a network or of a controller.
+NOTE = "var/lib/kernel-thp/unconfirmed"
 # Early, and kept in emergency mode: that is one of the ways a boot can fail.
 TIMER_TEXT = """\
 [Unit]
@@ -36,7 +38,7 @@ SuccessAction=reboot-force
 
 [Service]
 Type=oneshot
-ExecStart=/bin/true
+ExecStart=-/usr/bin/touch /{note}
 """
 
 
@@ -59,7 +61,8 @@ def _wanted(root: Path) -> Path:
 def arm(root: Path, seconds: int) -> None:
     """Have the next boot with the mark end by itself after some time. Nothing happens in the present one."""
     for path, content in _paths(root).items():
-        files.put(path, content.format(mark=MARK, seconds=seconds))
+        files.put(path, content.format(mark=MARK, seconds=seconds, note=NOTE))
+    (root / NOTE).unlink(missing_ok=True)
     link = _wanted(root)
     link.parent.mkdir(parents=True, exist_ok=True)
     if not link.is_symlink():
@@ -70,8 +73,14 @@ def armed(root: Path) -> bool:
     return _wanted(root).is_symlink() or any(path.exists() for path in _paths(root))
 
 
+def unconfirmed(root: Path) -> bool:
+    """Say whether the last trial ended because nobody confirmed it."""
+    return (root / NOTE).exists()
+
+
 def disarm(root: Path) -> bool:
     """Confirm the running boot: it does not end by itself any more. Say whether there was anything to do."""
+    (root / NOTE).unlink(missing_ok=True)
     if not armed(root):
         return False
     command.run(["systemctl", "stop", TIMER])
