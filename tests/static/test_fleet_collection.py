@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ ROLES = sorted(path.name for path in (collection.SOURCE / "roles").iterdir())
 PLAYBOOKS = sorted(path.stem for path in (collection.SOURCE / "playbooks").glob("*.yml"))
 MODULES = sorted(path.stem for path in (collection.SOURCE / "plugins" / "modules").glob("*.*"))
 ACTIONS = sorted(path.stem for path in (collection.SOURCE / "plugins" / "action").glob("*.py"))
-TOOLS = Path(sys.executable).parent
 # A port on which nobody listens.
 NOBODY = 1
 
@@ -36,22 +33,6 @@ def options(role: str) -> dict[str, Any]:
         for name, option in entry["options"].items():
             assert found.setdefault(name, option) == option, name
     return found
-
-
-@pytest.fixture(scope="module")
-def ansible(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """The environment in which Ansible finds the collection, and leaves no traces elsewhere."""
-    home = tmp_path_factory.mktemp("ansible")
-    return {
-        **os.environ,
-        "PATH": f"{TOOLS}:{os.environ['PATH']}",
-        "HOME": str(home),
-        "PWD": str(home),
-        "ANSIBLE_HOME": str(home / ".ansible"),
-        "ANSIBLE_COLLECTIONS_PATH": str(collection.link()),
-        "ANSIBLE_LOCALHOST_WARNING": "0",
-        "ANSIBLE_NOCOLOR": "1",
-    }
 
 
 def run(ansible: Mapping[str, str], *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -8,3 +8,5 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Co
 
 class ActionModule(Contact, Command):  # type: ignore[misc]
     """As any command, but losing the host fails."""
+
+    limited = False

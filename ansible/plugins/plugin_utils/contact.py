@@ -1,12 +1,16 @@
-"""Losing a host in the middle of a task is a failure like any other.
+"""Losing a host in the middle of a task is a failure like any other, and a host that says nothing any more is lost.
 
 Ansible does not count an unreachable host as failed: no rescue runs for it, and the next batch goes on. A rollout has
-to wait for such a host and bring it back, so its tasks fail instead.
+to wait for such a host and bring it back, so its tasks fail instead. And it waits without end for a host that froze
+with the connection open, so a run would hang: whoever is asked here has to answer.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action.normal import ActionModule as Normal
@@ -14,16 +18,100 @@ from ansible.plugins.action.normal import ActionModule as Normal
 Result = dict[str, Any]
 Variables = dict[str, Any]
 
+# After a minute without an answer of its server, ssh gives up. It takes the first value that it is given and these come
+# last, so who has set others in Ansible keeps them.
+KEEP_ALIVE = "-o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+OPTIONS = ("ssh_extra_args", "sftp_extra_args", "scp_extra_args")
+# A server can go on answering on a host whose disk is gone, so that ssh notices nothing. No step takes as long as this.
+STEP_TIMEOUT = 3600
+
+
+class Connection(Protocol):
+    """What is asked of Ansible's connection here."""
+
+    def get_option(self, option: str) -> object: ...
+
+    def set_option(self, option: str, value: object) -> None: ...
+
 
 class Contact:
-    """Put before an action plugin's class, it turns `unreachable` into `failed`, with `lost_contact`."""
+    """Put before an action plugin's class, it turns `unreachable` and silence into `failed`, with `lost_contact`."""
+
+    # Whether a step may not take longer than others do: what operators have run is not known.
+    limited = True
+    _limit = 0
+    _gone = False
 
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
+        keep_alive(self._connection)  # type: ignore[attr-defined]
+        self._limit = self._seconds(task_vars or {})
         try:
             result: Result = super().run(tmp, task_vars)  # type: ignore[misc]
         except AnsibleConnectionFailure as error:
-            return lost(str(error))
-        return lost(str(result.get("msg", ""))) if result.get("unreachable") else result
+            result = {"unreachable": True, "msg": str(error)}
+        self._gone = bool(result.get("unreachable"))
+        return lost(str(result.get("msg", ""))) if self._gone else result
+
+    def cleanup(self, force: bool = False) -> None:
+        """Ansible does this after the task; a host that is gone would be unreachable because of it after all."""
+        if self._gone:
+            return
+        with suppress(AnsibleConnectionFailure):
+            super().cleanup(force)  # type: ignore[misc]
+
+    def _seconds(self, variables: Variables) -> int:
+        """Return how long a host may take to answer; 0 is without end, or that Ansible itself watches the task."""
+        if not self.limited or self._task.timeout:  # type: ignore[attr-defined]
+            return 0
+        templar = self._templar  # type: ignore[attr-defined]
+        return int(templar.template(variables.get("fleet_step_timeout", STEP_TIMEOUT)))
+
+    # All that an action plugin does on a host goes through these two
+
+    def _low_level_execute_command(self, *given: object, **named: object) -> Result:
+        with answer_within(self._limit):
+            return dict(super()._low_level_execute_command(*given, **named))  # type: ignore[misc]
+
+    def _transfer_file(self, *given: object, **named: object) -> object:
+        with answer_within(self._limit):
+            return super()._transfer_file(*given, **named)  # type: ignore[misc]
+
+
+class _Silence(BaseException):
+    """No error, so that nobody takes it for one and tries again, without a limit then."""
+
+
+@contextmanager
+def answer_within(seconds: float) -> Iterator[None]:
+    """Lose contact with a host that takes longer than this; 0 is without end."""
+    if not seconds:
+        yield
+        return
+
+    def give_up(*_: object) -> None:
+        raise _Silence
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except _Silence:
+        raise AnsibleConnectionFailure(f"it has not answered within {seconds:.0f} s") from None
+    finally:
+        # Ansible, which uses the same signal, expects it to be nobody's.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def keep_alive(connection: Connection) -> None:
+    """Have ssh notice that the other end is gone. Other connections do not have its options."""
+    for option in OPTIONS:
+        with suppress(KeyError):
+            given = str(connection.get_option(option) or "")
+            if KEEP_ALIVE not in given:
+                connection.set_option(option, f"{given} {KEEP_ALIVE}".strip())
 
 
 def lost(why: str) -> Result:
