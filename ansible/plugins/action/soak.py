@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import OnHost
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import InBackground
 
 
-class ActionModule(OnHost):
+class ActionModule(InBackground):
     """As any module, but losing the host fails."""

@@ -24,6 +24,7 @@ KEEP_ALIVE = "-o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 OPTIONS = ("ssh_extra_args", "sftp_extra_args", "scp_extra_args")
 # A server can go on answering on a host whose disk is gone, so that ssh notices nothing. No step takes as long as this.
 STEP_TIMEOUT = 3600
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Connection(Protocol):
@@ -65,6 +66,11 @@ class Contact:
             return 0
         templar = self._templar  # type: ignore[attr-defined]
         return int(templar.template(variables.get("fleet_step_timeout", STEP_TIMEOUT)))
+
+    def boot_id(self) -> str:
+        """Return which boot this is; a shell may say something of its own before."""
+        said = str(self._low_level_execute_command(f"cat {BOOT_ID}", sudoable=False)["stdout"])
+        return "".join(said.split()[-1:])
 
     # All that an action plugin does on a host goes through these two
 
@@ -121,3 +127,14 @@ def lost(why: str) -> Result:
 
 class OnHost(Contact, Normal):  # type: ignore[misc]
     """Run a module of this collection on a host, as any module is run."""
+
+
+class _Started(Normal):  # type: ignore[misc]
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
+        # Before the start: a boot that comes between is then not taken for that of the job.
+        boot_id = {"boot_id": self.boot_id()} if self._task.async_val else {}
+        return {**super().run(tmp, task_vars), **boot_id}
+
+
+class InBackground(Contact, _Started):
+    """Run a module of this collection, also as a job; whoever waits for that is told the boot it belongs to."""

@@ -1,0 +1,51 @@
+#!/usr/bin/python
+"""Wait for a job in the background of a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: job
+short_description: Wait for a job in the background of a host
+version_added: 1.0.0
+description:
+  - Waits until the job has ended, and removes what it left. What the job returned, its failure included, is the result.
+  - A host that does not answer for a moment is asked again. One that stays silent fails with C(lost_contact), and one
+    that has rebooted fails at once, since the job went with the boot.
+author: kernel-thp project (@kernel-thp)
+options:
+  jid:
+    description: The job, as C(ansible_job_id) of the task that started it.
+    type: str
+    required: true
+  boot_id:
+    description: The boot in which it was started, as C(boot_id) of that task.
+    type: str
+    required: true
+  timeout:
+    description: Seconds in which the job has to end.
+    type: int
+    required: true
+  silence:
+    description: Seconds without an answer, after which the host is lost.
+    type: int
+    default: 180
+"""
+
+EXAMPLES = """
+- name: Begin to soak
+  kernel_thp.fleet.soak:
+    before: "{{ preflight_record.before.counters }}"
+  async: 900
+  poll: 0
+  register: soaking
+
+- name: Wait for the end of the soak
+  kernel_thp.fleet.job:
+    jid: "{{ soaking.ansible_job_id }}"
+    boot_id: "{{ soaking.boot_id }}"
+    timeout: 900
+"""
+
+RETURN = ""
+
+# What it does is done on the controller, by the action plugin of this name.

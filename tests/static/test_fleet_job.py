@@ -1,0 +1,107 @@
+"""Waiting for selftests and the soak: by the clock, whatever it costs to ask, and only as long as the boot lasts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import job
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, lost
+
+LIMITS = job.Limits(timeout=1000, silence=180)
+UNDER_WAY: Result = {"finished": False}
+DONE: Result = {"finished": True, "figures": {}}
+
+
+class Host:
+    """Answers one after the other, the last one for ever; each costs some seconds on a clock of its own."""
+
+    def __init__(self, *answers: tuple[float, Result]) -> None:
+        self.answers: Sequence[tuple[float, Result]] = answers
+        self.now = 0.0
+        self.asked = 0
+
+    def ask(self) -> Result:
+        cost, answer = self.answers[min(self.asked, len(self.answers) - 1)]
+        self.asked += 1
+        self.now += cost
+        return answer
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def wait(self) -> Result:
+        return job.wait(self.ask, LIMITS, clock=lambda: self.now, sleep=self.sleep)
+
+
+def test_what_a_job_returned_is_the_result() -> None:
+    host = Host((1, UNDER_WAY), (1, DONE))
+    assert host.wait() == DONE
+    assert host.asked == 2
+
+
+@pytest.mark.parametrize("cost", [0, 10, 75])
+def test_a_host_is_lost_after_the_same_time_whatever_a_try_costs(cost: float) -> None:
+    host = Host((1, UNDER_WAY), (cost, lost("timed out")))
+    found = host.wait()
+    assert found["lost_contact"]
+    assert "lost contact with the host: timed out" in found["msg"]
+    assert LIMITS.silence <= host.now - 1 <= LIMITS.silence + cost + job.POLL
+
+
+def test_a_host_that_answers_again_in_time_is_not_lost() -> None:
+    silent = (50, lost("timed out"))
+    host = Host(silent, silent, (1, UNDER_WAY), silent, silent, (1, DONE))
+    assert host.wait() == DONE
+
+
+def test_a_job_that_does_not_end_fails_in_time() -> None:
+    host = Host((1, UNDER_WAY))
+    found = host.wait()
+    assert found["failed"]
+    assert "did not end within 1000 s" in found["msg"]
+    assert "lost_contact" not in found
+    assert host.now <= LIMITS.timeout + 1 + job.POLL
+
+
+# The module, on this machine: the soak only reads
+
+BEFORE = {"time": 1.0, "uptime": 1000.0, "memory": {}, "events": {}, "pressure_us": None}
+SOAK = {"before": BEFORE, "seconds": 1, "pressure": -1, "oom_kills": -1, "fallback": -1}
+JOB: dict[str, Any] = {"jid": "{{ soaking.ansible_job_id }}", "boot_id": "{{ soaking.boot_id }}", "timeout": 60}
+KEEP = {"ansible.builtin.copy": {"dest": "{{ result }}", "content": "{{ waited | to_json }}", "mode": "0600"}}
+
+
+def soak(ansible: Mapping[str, str], folder: Path, seconds: int, boot_id: str) -> Result:
+    """Have Ansible soak this machine and wait for it; return what the module that waits did."""
+    start = {"kernel_thp.fleet.soak": {**SOAK, "seconds": seconds}, "async": 60, "poll": 0, "register": "soaking"}
+    wait = {"kernel_thp.fleet.job": {**JOB, "boot_id": boot_id}, "register": "waited", "ignore_errors": True}
+    playbook, result = folder / "play.yml", folder / "result.json"
+    tasks = [start, wait, KEEP]
+    own = {"ansible_async_dir": str(folder / "jobs"), "ansible_python_interpreter": sys.executable}
+    play = {"hosts": "h1", "connection": "local", "gather_facts": False, "vars": {**own, "result": str(result)}}
+    playbook.write_text(yaml.safe_dump([{**play, "tasks": tasks}]))
+    words = ["ansible-playbook", "-i", "h1,", str(playbook)]
+    done = subprocess.run(words, env=ansible, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout
+    return dict(json.loads(result.read_text()))
+
+
+def test_a_job_is_waited_for_and_leaves_nothing(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    found = soak(ansible, tmp_path, 1, JOB["boot_id"])
+    assert not found["failed"]
+    assert found["figures"]["seconds"] >= 1
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_a_job_of_an_earlier_boot_is_not_waited_for(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    found = soak(ansible, tmp_path, 15, "of another boot")
+    assert found["failed"]
+    assert found["msg"] == "the host has rebooted meanwhile"
+    assert list((tmp_path / "jobs").iterdir()) == []
