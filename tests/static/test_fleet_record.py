@@ -1,8 +1,11 @@
-"""The record of a rollout on its host: what is taken up again, what is begun anew, and what a rollback has to undo."""
+"""The record of a rollout on its host: what is taken up again, begun anew, or undone, and whose step may write it."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +167,75 @@ def test_a_run_that_is_known_to_be_gone_gives_way_and_no_other(tmp_path: Path) -
 def test_half_a_note_of_a_holder_holds_nothing(tmp_path: Path) -> None:
     holder.path(tmp_path).write_text('{"run": "r')
     assert holder.take("r2", "there", folder=tmp_path) is None
+
+
+# Steps on a host, and what becomes of those that come late
+
+
+def test_a_step_needs_its_run_to_hold_the_host(tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="this run does not hold the host"), holder.step("r1", folder=tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == [], "a host that nobody holds is left as it is"
+    holder.take("r1", "here", folder=tmp_path)
+    with holder.step("r1", folder=tmp_path):
+        pass
+    with pytest.raises(Problem, match="run r1 of here works on this host"), holder.step("r2", folder=tmp_path):
+        pass
+
+
+def test_a_host_does_not_change_hands_while_a_step_is_under_way(tmp_path: Path) -> None:
+    holder.take("r1", "here", folder=tmp_path)
+    with holder.step("r1", folder=tmp_path):
+        with pytest.raises(Problem, match="a step of run r1 of here has been under way"):
+            holder.take("r2", "here", instead_of="r1", timeout=0, folder=tmp_path)
+        found = holder.read(tmp_path)
+        assert found is not None and found["run"] == "r1"
+        other = holder.take("r3", "there", folder=tmp_path)
+        assert other is not None, "who has to go away anyway does not wait"
+    assert holder.take("r2", "here", instead_of="r1", timeout=0, folder=tmp_path) is None
+
+
+STEP = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import holder
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
+folder = Path(sys.argv[2])
+with holder.step("r1", folder=folder):
+    print("begun", flush=True)
+    sys.stdin.read()
+    record = Store(folder).read()
+    Store(folder).write(record, phase="installed")
+"""
+
+
+def cut_off(folder: Path) -> subprocess.Popen[str]:
+    """Return a step of run r1 that has begun, and ends when its standard input does."""
+    words = [sys.executable, "-c", STEP, str(collection.link()), str(folder)]
+    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "begun\n"
+    return child
+
+
+def test_a_step_that_was_cut_off_writes_before_the_next_run_and_not_after(tmp_path: Path) -> None:
+    holder.take("r1", "here", folder=tmp_path)
+    Store(tmp_path).write({**begin(None, "1"), "phase": records.INSTALLING})
+    child = cut_off(tmp_path)
+    assert child.stdin is not None
+    threading.Timer(1.0, child.stdin.close).start()
+    assert holder.take("r2", "here", instead_of="r1", timeout=60, folder=tmp_path) is None
+    found = Store(tmp_path).read()
+    assert found is not None and found["phase"] == records.INSTALLED
+    assert child.wait() == 0
+    with pytest.raises(Problem, match="run r2 of here works on this host"), holder.step("r1", folder=tmp_path):
+        pass
+
+
+def test_a_step_that_was_killed_holds_nothing_up(tmp_path: Path) -> None:
+    holder.take("r1", "here", folder=tmp_path)
+    child = cut_off(tmp_path)
+    child.kill()
+    child.communicate()
+    assert holder.take("r2", "here", instead_of="r1", timeout=0, folder=tmp_path) is None

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+POLL = 0.5
 
 
 def text(path: Path) -> str | None:
@@ -51,3 +57,21 @@ def put(path: Path, content: str | None, mode: int = 0o644) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, content, mode)
     return True
+
+
+@contextmanager
+def locked(path: Path, timeout: float) -> Iterator[bool]:
+    """Have a lock that nobody else has, and say whether it was to be had in time. It goes with the process."""
+    with path.open("w") as handle:
+        yield _lock(handle.fileno(), time.monotonic() + timeout)
+
+
+def _lock(descriptor: int, deadline: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +9,12 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import FOLDER, now
 
-NAME = "holder.json"
+NAME, LOCK = "holder.json", ".lock"
+# Seconds for the step before this one to end.
+PATIENCE = 300.0
 Holder = dict[str, Any]
 MaybeHolder = Optional[Holder]
 
@@ -30,17 +32,30 @@ def read(folder: Path = FOLDER) -> MaybeHolder:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep others from reading and then writing at the same time."""
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+def _alone(timeout: float, folder: Path) -> Iterator[None]:
+    """Be the only one who changes the host or who holds it.
+
+    A step that was cut off from its controller goes on, and is waited for: nobody can know what it is going to do.
+    """
+    with files.locked(folder / LOCK, timeout) as is_ours:
+        if not is_ours:
+            other = read(folder)
+            who = f"run {other['run']} of {other['controller']}" if other else "another run"
+            what = f"a step of {who} has been under way on this host for more than {timeout:.0f} s"
+            raise Problem(what, "see what it does (ps, /var/log/dnf.log), and try again when it has ended")
         yield
 
 
-def take(me: str, controller: str, instead_of: str = "", folder: Path = FOLDER) -> MaybeHolder:
+def take(
+    me: str, controller: str, instead_of: str = "", timeout: float = PATIENCE, folder: Path = FOLDER
+) -> MaybeHolder:
     """Hold the host, and return who holds it otherwise. `instead_of` names a holder that is known to be gone."""
-    with _alone(folder):
+    other = read(folder)
+    # Who has to go away is told so at once, however long a step takes.
+    if other is not None and other["run"] not in (me, instead_of):
+        return other
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with _alone(timeout, folder):
         other = read(folder)
         if other is not None and other["run"] not in (me, instead_of):
             return other
@@ -52,7 +67,26 @@ def take(me: str, controller: str, instead_of: str = "", folder: Path = FOLDER) 
 def release(me: str, folder: Path = FOLDER) -> None:
     if read(folder) is None:
         return
-    with _alone(folder):
-        other = read(folder)
-        if other is not None and other["run"] == me:
+    with _alone(PATIENCE, folder):
+        found = read(folder)
+        if found is not None and found["run"] == me:
             path(folder).unlink()
+
+
+@contextmanager
+def step(me: str, timeout: float = PATIENCE, folder: Path = FOLDER) -> Iterator[None]:
+    """Change the host for a run that holds it: from its first look to what it writes last, no other one can."""
+    _expect(me, folder)
+    with _alone(timeout, folder):
+        # It has changed hands if this one had to wait, or came late.
+        _expect(me, folder)
+        yield
+
+
+def _expect(me: str, folder: Path) -> None:
+    found = read(folder)
+    if found is None:
+        raise Problem("this run does not hold the host", "run the role preflight first")
+    if found["run"] != me:
+        what = f"run {found['run']} of {found['controller']} works on this host"
+        raise Problem(what, "wait for it, or see the documentation if it is gone for good")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -18,30 +19,25 @@ RUN = {"run": {"type": "str", "required": True}}
 
 
 def main(arguments: dict[str, Any], work: Work, changes: bool = False, takes: tuple[str, ...] = ()) -> None:
-    """Run a module. One that changes the host is told the run it belongs to, which has to hold the host.
+    """Run a module. One that changes the host is told the run it belongs to, which has to hold the host all the time.
 
     `takes` names the states in which holding the host is what the module is about.
     """
     module = AnsibleModule(argument_spec={**arguments, **(RUN if changes else {})}, supports_check_mode=True)
+    state = module.params.get("state")
     try:
         if changes and os.geteuid() != 0:
             raise Problem("this needs root", "use become")
-        if changes and not module.check_mode and module.params.get("state") not in takes:
-            _expect_holder(module.params["run"])
-        result = work(module.params, module.check_mode)
+        with _step(module.params) if changes and not module.check_mode and state not in takes else nullcontext():
+            result = work(module.params, module.check_mode)
     except Problem as problem:
         module.fail_json(msg=str(problem))
     else:
         module.exit_json(**result)
 
 
-def _expect_holder(run: str) -> None:
-    found = holder.read()
-    if found is None:
-        raise Problem("this run does not hold the host", "run the role preflight first")
-    if found["run"] != run:
-        what = f"run {found['run']} of {found['controller']} works on this host"
-        raise Problem(what, "wait for it, or see the documentation if it is gone for good")
+def _step(parameters: Parameters) -> AbstractContextManager[None]:
+    return holder.step(parameters["run"], parameters.get("lock_timeout", holder.PATIENCE))
 
 
 def difference(before: object, after: object) -> dict[str, Any]:

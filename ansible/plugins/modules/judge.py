@@ -69,9 +69,18 @@ boot_id:
 
 import json
 import re
+import time
+from pathlib import Path
 from typing import Any
 
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, counters, kernel_log, loaders, snapshot
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
+    command,
+    counters,
+    files,
+    kernel_log,
+    loaders,
+    snapshot,
+)
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import Parameters, Result, main
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
@@ -85,9 +94,21 @@ ARGUMENTS = {
 }
 # Its exit codes 0 to 2 are verdicts, with an object to read.
 VERDICTS = (0, 1, 2)
+LOCK = Path("/run/kernel-thp-selftests.lock")
 
 
-def validate(selftests: bool, timeout: int) -> dict[str, Any]:
+def validate(selftests: bool, timeout: float) -> dict[str, Any]:
+    """Ask thp-validate. Two that run selftests at a time, one for a run that was killed, would disturb each other."""
+    if not selftests:
+        return ask(selftests, timeout)
+    began = time.monotonic()
+    with files.locked(LOCK, timeout) as is_ours:
+        if not is_ours:
+            raise Problem(f"other selftests have been running for {timeout:.0f} s", "see what they wait for")
+        return ask(selftests, timeout - (time.monotonic() - began))
+
+
+def ask(selftests: bool, timeout: float) -> dict[str, Any]:
     words = ["thp-validate", "--json", *(["--selftests"] if selftests else [])]
     done = command.run(words, timeout)
     if done.code not in VERDICTS:

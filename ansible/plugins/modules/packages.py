@@ -24,7 +24,7 @@ options:
     elements: str
     default: []
   lock_timeout:
-    description: Seconds to wait for another package transaction.
+    description: Seconds to wait for another package transaction, or another step on the host.
     type: int
     default: 300
   run:

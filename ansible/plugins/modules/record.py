@@ -9,7 +9,8 @@ short_description: Hold a host, and keep the record of a rollout on it
 version_added: 1.0.0
 description:
   - The record, C(/var/lib/kernel-thp/rollout.json), says what the host was like before, what was done, how far it got.
-  - Two runs cannot work on a host at a time. A run of this controller that is dead gives way by itself.
+  - Two runs cannot work on a host at a time. A run of this controller that is dead gives way by itself, as soon as the
+    step is over that it left under way.
 author: kernel-thp project (@kernel-thp)
 options:
   state:
@@ -44,6 +45,10 @@ options:
     description: A run that is known to be gone. Filled in by itself, or given by hand for a controller lost for good.
     type: str
     default: ""
+  lock_timeout:
+    description: Seconds to wait for a step that an earlier run left under way.
+    type: int
+    default: 300
 attributes:
   check_mode: {support: full, description: Returns what it would write.}
 """
@@ -84,14 +89,16 @@ ARGUMENTS = {
     "unfinished_only": {"type": "bool", "default": False},
     "controller": {"type": "str", "default": ""},
     "instead_of": {"type": "str", "default": ""},
+    "lock_timeout": {"type": "int", "default": 300},
 }
 
 
 def hold(parameters: Parameters, check: bool) -> Result:
     """Holding a host is no change of it: it leaves nothing behind."""
     run = parameters["run"]
-    other = holder.read() if check else holder.take(run, parameters["controller"], parameters["instead_of"])
-    if other is not None and other["run"] not in (run, parameters["instead_of"]):
+    instead_of, timeout = parameters["instead_of"], parameters["lock_timeout"]
+    other = holder.read() if check else holder.take(run, parameters["controller"], instead_of, timeout)
+    if other is not None and other["run"] not in (run, instead_of):
         since = f"since {other['since']}"
         what = f"run {other['run']} of {other['controller']} works on this host {since}"
         return {"failed": True, "msg": f"{what}; wait for it, or see docs/fleet.md if it is gone", "held_by": other}
