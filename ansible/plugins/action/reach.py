@@ -1,16 +1,49 @@
-"""Wait until a host answers, as wait_for_connection does, and say plainly if it does not."""
+"""Wait until a host answers, as wait_for_connection does, and say plainly if it does not.
+
+A host that is on its way down answers for a while, and what is begun on it then is cut off: it is waited for as well.
+"""
 
 from __future__ import annotations
 
+import time
+
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action.wait_for_connection import ActionModule as WaitForConnection
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Contact, Result, Variables
 
+STATE, LEAVING = "systemctl is-system-running", "stopping"
+POLL = 1.0
 
-class ActionModule(Contact, WaitForConnection):  # type: ignore[misc]
+
+class Answer(Contact, WaitForConnection):  # type: ignore[misc]
+    """As Ansible's own, but losing the host fails."""
+
+
+class ActionModule(Answer):
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         # Asking changes nothing, so it is done in check mode as well.
         self._task.check_mode = False
-        result: Result = super().run(tmp, task_vars)
-        if result.get("failed") and not result.get("lost_contact"):
-            result.update(lost_contact=True, msg=f"the host does not answer: {' '.join(result['msg'].split())[:300]}")
-        return result
+        deadline = time.monotonic() + int(self._task.args.get("timeout", self.DEFAULT_TIMEOUT))
+        while True:
+            result = super().run(tmp, task_vars)
+            if result.get("failed"):
+                return silent(str(result["msg"])) if not result.get("lost_contact") else result
+            if not self._leaving():
+                return result
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return silent("it is shutting down, and does not come to an end")
+            time.sleep(POLL)
+            self._task.args["timeout"] = max(1, int(left))
+
+    def _leaving(self) -> bool:
+        try:
+            said = str(self._low_level_execute_command(STATE, sudoable=False)["stdout"])
+        except AnsibleConnectionFailure:
+            return True
+        return said.split()[-1:] == [LEAVING]
+
+
+def silent(why: str) -> Result:
+    msg = f"the host does not answer: {' '.join(why.split())[:300]}"
+    return {"failed": True, "lost_contact": True, "msg": msg}

@@ -89,6 +89,9 @@ class Host:
     def keep(self, uname: str, timeout: float) -> None:
         """After the gate: this kernel is the default, and what was only for the trial goes."""
         record = self.store.need(records.BOOTED)
+        if snapshot.uname() != uname:
+            # It died after it was judged, and the host has come back by itself.
+            raise Problem(_came_back(uname), "read the console, /sys/fs/pstore and the journal of that boot")
         entry = self._found_good(uname, timeout)
         self._make_default(entry)
         self.changed |= self.loader.set_arguments(entry, [], record.get("arguments", []))
@@ -101,6 +104,15 @@ class Host:
         self._forget_once()
         self._make_default(self.loader.entry(record["before"]["uname"]))
         return snapshot.uname() != str(record["before"]["uname"])
+
+    def expect_back(self, left: str) -> None:
+        """After the reboot: it is another boot, and the old kernel, so that the rest of the way back leads there."""
+        record = self.store.need(records.ROLLING_BACK)
+        if snapshot.boot_id() == left:
+            raise Problem("the host has not rebooted: its boot id is the same", "see why `shutdown -r` does nothing")
+        if snapshot.uname() != record["before"]["uname"]:
+            what = f"the host came back with {snapshot.uname()}, not with {record['before']['uname']}"
+            raise Problem(what, "see what the boot loader is told, and start the old kernel by hand")
 
     def restore(self) -> None:
         """At the end of a rollback: the loader is set as it was, and the entry of a kernel that stays is as it was."""

@@ -18,8 +18,9 @@ options:
       - V(confirmed), the host has come up with it.
       - V(kept), it is the default from now on, also after other kernels are installed.
       - V(returning), the old kernel is the default again, and starts next.
+      - V(returned), the host has come up with it.
       - V(restored), the boot loader is set as it was before the rollout.
-    choices: [held, once, confirmed, kept, returning, restored]
+    choices: [held, once, confirmed, kept, returning, returned, restored]
     required: true
     type: str
   uname:
@@ -45,6 +46,10 @@ options:
       by systemd (O(state=kept)).
     type: int
     default: 600
+  left:
+    description: The boot that had to end, as C(boot_id) of O(state=returning). For O(state=returned).
+    type: str
+    default: ""
   run:
     description: The run that works on the host. Filled in by itself.
     type: str
@@ -64,16 +69,20 @@ reboot:
   description: Whether a reboot is needed to get where the state leads.
   returned: always
   type: bool
+boot_id:
+  description: Which boot this is.
+  returned: not in check mode
+  type: str
 """
 
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import booting
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import booting, snapshot
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import Parameters, Result, difference, main
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
 
 ARGUMENTS = {
     "state": {
         "type": "str",
-        "choices": ["held", "once", "confirmed", "kept", "returning", "restored"],
+        "choices": ["held", "once", "confirmed", "kept", "returning", "returned", "restored"],
         "required": True,
     },
     "uname": {"type": "str", "default": ""},
@@ -81,6 +90,7 @@ ARGUMENTS = {
     "watchdog": {"type": "int", "default": 60},
     "arguments": {"type": "list", "elements": "str", "default": []},
     "timeout": {"type": "int", "default": 600},
+    "left": {"type": "str", "default": ""},
 }
 
 
@@ -108,9 +118,12 @@ def work(parameters: Parameters, check: bool) -> Result:
         host.keep(parameters["uname"], parameters["timeout"])
     elif parameters["state"] == "returning":
         needs_reboot = host.turn_back()
+    elif parameters["state"] == "returned":
+        host.expect_back(parameters["left"])
     else:
         host.restore()
-    return {**difference(before, host.told()), "changed": host.changed, "reboot": needs_reboot}
+    found = {"changed": host.changed, "reboot": needs_reboot, "boot_id": snapshot.boot_id()}
+    return {**difference(before, host.told()), **found}
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ short_description: Wait until a host answers
 version_added: 1.0.0
 description:
   - As M(ansible.builtin.wait_for_connection), also in check mode. A silent host fails with C(lost_contact).
+  - A host that is shutting down does not count as one that answers.
 author: kernel-thp project (@kernel-thp)
 options:
   timeout:
