@@ -8,7 +8,8 @@ module: reboot
 short_description: Reboot a host within a time limit
 version_added: 1.0.0
 description:
-  - As M(ansible.builtin.reboot). A host that does not come back fails with C(lost_contact).
+  - As M(ansible.builtin.reboot), for the run that holds the host. One that does not come back fails with
+    C(lost_contact).
 author: kernel-thp project (@kernel-thp)
 options:
   reboot_timeout:

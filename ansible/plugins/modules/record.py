@@ -15,11 +15,11 @@ author: kernel-thp project (@kernel-thp)
 options:
   state:
     description:
-      - V(held), keep other runs away; V(released), let them.
+      - V(held), keep other runs away; V(released), let them; V(checked), fail unless this run does.
       - V(begun), begin a rollout, or go on with one of the same release.
       - V(done), the rollout is finished.
       - V(undoing), begin to go back, or go on with that; V(undone), check that the host is as it was.
-    choices: [held, begun, done, undoing, undone, released]
+    choices: [held, checked, begun, done, undoing, undone, released]
     required: true
     type: str
   target:
@@ -81,7 +81,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Sto
 ARGUMENTS = {
     "state": {
         "type": "str",
-        "choices": ["held", "begun", "done", "undoing", "undone", "released"],
+        "choices": ["held", "checked", "begun", "done", "undoing", "undone", "released"],
         "required": True,
     },
     "target": {"type": "dict"},
@@ -103,6 +103,11 @@ def hold(parameters: Parameters, check: bool) -> Result:
         what = f"run {other['run']} of {other['controller']} works on this host {since}"
         return {"failed": True, "msg": f"{what}; wait for it, or see docs/fleet.md if it is gone", "held_by": other}
     return {"changed": False, "record": Store().read()}
+
+
+def check_holder(_parameters: Parameters, _check: bool) -> Result:
+    """That it is this run is looked at before every step."""
+    return {"changed": False}
 
 
 def release(parameters: Parameters, check: bool) -> Result:
@@ -165,6 +170,7 @@ def _brief(record: records.MaybeRecord) -> dict[str, Any]:
 
 STATES = {
     "held": hold,
+    "checked": check_holder,
     "released": release,
     "begun": begin,
     "done": done,

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action.normal import ActionModule as Normal
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
 
 Result = dict[str, Any]
 Variables = dict[str, Any]
@@ -75,10 +76,12 @@ class Contact:
     # All that an action plugin does on a host goes through these two
 
     def _low_level_execute_command(self, *given: object, **named: object) -> Result:
+        process.end_if_orphaned()
         with answer_within(self._limit):
             return dict(super()._low_level_execute_command(*given, **named))  # type: ignore[misc]
 
     def _transfer_file(self, *given: object, **named: object) -> object:
+        process.end_if_orphaned()
         with answer_within(self._limit):
             return super()._transfer_file(*given, **named)  # type: ignore[misc]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import multiprocessing
 import os
 import platform
 import subprocess
@@ -50,9 +51,25 @@ def name(process: int) -> str | None:
     return None if since is None else f"{since:%Y%m%dT%H%M%SZ}-{process}"
 
 
+def started_by() -> int:
+    """Return ansible-playbook's process: the worker that does a task is its child, and knows so when it is gone."""
+    parent = multiprocessing.parent_process()
+    return os.getppid() if parent is None or parent.pid is None else parent.pid
+
+
+def end_if_orphaned() -> None:
+    """End this worker if ansible-playbook was killed: there is nobody to report to, and another run may be at work.
+
+    Ansible itself lets it finish its task first, with all the time that one may take.
+    """
+    if os.getppid() != started_by():
+        os._exit(1)
+
+
 def this_run() -> str:
-    """Return the name of this run. Tasks are done by children of the process that was started."""
-    found = name(os.getppid())
+    """Return the name of this run."""
+    found = name(started_by())
+    end_if_orphaned()
     assert found is not None, "the parent of a worker is there"
     return found
 
