@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import shutil
 import subprocess
@@ -55,16 +56,25 @@ def test_of_several_entries_the_one_named_after_the_kernel_counts(tmp_path: Path
     assert bls.find(other.parent, THP).file == f"lab-{THP}.conf"
 
 
-def test_the_pattern_finds_the_entry_with_tries_and_without_and_no_other(tmp_path: Path) -> None:
-    folder = make_entry(tmp_path, THP, "+3").parent
-    make_entry(tmp_path, STOCK)
-    (entry,) = [entry for entry in bls.entries(folder) if entry.version == THP]
-    assert bls.pattern(entry, bls.entries(folder)) == f"lab-{THP}*.conf"
-    make_entry(tmp_path, f"{THP}.debug")
-    assert bls.pattern(entry, bls.entries(folder)) == entry.file
+@pytest.mark.parametrize("told", ["", "+3", "+2-1"])
+@pytest.mark.parametrize("later", ["", "+3", "+2-1", "+0-3", "+13-0"])
+@pytest.mark.parametrize("uname", [STOCK, THP])
+def test_the_pattern_finds_the_entry_whatever_becomes_of_its_tries(uname: str, told: str, later: str) -> None:
+    wanted = bls.pattern(bls.parse(f"lab-{uname}{told}.conf", ""))
+    # As systemd-boot does: of names in small letters, by rules that are fnmatch's.
+    assert fnmatch.fnmatchcase(f"lab-{uname}{later}.conf".lower(), wanted.lower())
 
 
-@pytest.mark.parametrize("wanted", [f"lab-{THP}+3.conf", f"LAB-{THP.upper()}*.conf", f"lab-{THP}.conf", f"lab-{THP}"])
+@pytest.mark.parametrize("other", [f"{THP}.debug", STOCK, f"{THP}x", THP.replace("-1", "-2"), f"{THP}+x"])
+@pytest.mark.parametrize("tries", ["", "+3"])
+def test_the_pattern_finds_no_other_entry_also_none_that_comes_later(other: str, tries: str) -> None:
+    assert not fnmatch.fnmatchcase(f"lab-{other}{tries}.conf", bls.pattern(bls.parse(f"lab-{THP}+3.conf", "")))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [f"lab-{THP}+3.conf", f"LAB-{THP.upper()}*.conf", f"lab-{THP}[+.][0-9c]*", f"lab-{THP}.conf", f"lab-{THP}"],
+)
 def test_a_default_is_recognised_in_every_form(wanted: str) -> None:
     assert bls.matches(bls.parse(f"lab-{THP}+3.conf", ""), wanted)
 

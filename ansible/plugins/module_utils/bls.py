@@ -68,15 +68,13 @@ def find(folder: Path, uname: str) -> Entry:
     return found[0]
 
 
-def pattern(entry: Entry, others: Sequence[Entry]) -> str:
-    """Return a pattern that finds this entry with tries and without, as long as it finds no other one.
+def pattern(entry: Entry) -> str:
+    """Return a pattern that finds this entry with tries and without, and no other one, be it there or yet to come.
 
     The loader compares file names. A good boot takes the tries off, installing the same package again puts them back.
+    After the name there is `+` and a digit, or `.conf`; that of the debug kernel of the same release goes on otherwise.
     """
-    wide = f"{entry.name}*{SUFFIX}"
-    if any(fnmatch.fnmatchcase(other.file, wide) for other in others if other.name != entry.name):
-        return entry.file
-    return wide
+    return f"{entry.name}[+.][0-9c]*"
 
 
 def matches(entry: Entry, wanted: str | None) -> bool:

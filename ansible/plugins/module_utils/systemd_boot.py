@@ -46,13 +46,14 @@ class SystemdBoot(Loader):
         command.said(["bootctl", "set-default", settings["default"] or ""])
 
     def keep(self, entry: Entry) -> None:
-        command.said(["bootctl", "set-default", self._pattern(entry)])
+        command.said(["bootctl", "set-default", bls.pattern(entry)])
 
     def kept(self, entry: Entry) -> bool:
         return bls.matches(entry, variable(self.root, DEFAULT))
 
     def set_once(self, entry: Entry | None) -> None:
-        command.said(["bootctl", "set-oneshot", "" if entry is None else self._pattern(entry)])
+        # By the id that bootctl lists, systemd-boot 252 does not find an entry that has tries.
+        command.said(["bootctl", "set-oneshot", "" if entry is None else bls.pattern(entry)])
 
     def once(self) -> str | None:
         return variable(self.root, ONCE)
@@ -67,7 +68,3 @@ class SystemdBoot(Loader):
         if command.run(["bootctl", "--version"]).code != 0:
             found.append("bootctl is missing, so systemd-boot cannot be told to start a kernel once")
         return found
-
-    def _pattern(self, entry: Entry) -> str:
-        # By the id that bootctl lists, systemd-boot 252 does not find an entry that has tries.
-        return bls.pattern(entry, bls.entries(self.folder))
