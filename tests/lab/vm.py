@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import queue
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -86,7 +87,10 @@ class Vm:
         memory_mib: int = 2048,
         nodes: int = 1,
         swap_mib: int = 0,
+        variables: Path | None = None,
+        durable: bool = False,
     ) -> None:
+        """`variables` are EFI variables to begin with; what a guest flushes to a durable disk survives power_off()."""
         self.disk = disk
         self.directory = directory
         self.name = name
@@ -94,12 +98,17 @@ class Vm:
         self.memory_mib = memory_mib
         self.nodes = nodes
         self.swap_mib = swap_mib
+        self.durable = durable
+        self.overlay = directory / "disk.qcow2"
+        self.variables = directory / "vars.fd"
         self.console = directory / "console.log"
+        self.port = 0
+        self._first_variables = variables
         self._qemu_log = directory / "qemu.log"
-        self._port = 0
         self._lock: IO[str] | None = None
         self._qemu: subprocess.Popen[bytes] | None = None
         self._seen = 0
+        self._frozen = False
 
     def __enter__(self) -> Vm:
         self.start()
@@ -111,23 +120,63 @@ class Vm:
     # Life
 
     def start(self) -> None:
-        code, variables = firmware()
+        _, variables = firmware()
         self._claim()
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
-        shutil.copyfile(variables, self.directory / "vars.fd")
-        overlay = self.directory / "disk.qcow2"
+        shutil.copyfile(self._first_variables or variables, self.variables)
         base = ["-b", str(self.disk.resolve()), "-F", "qcow2"]
-        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *base, str(overlay)], check=True)
-        self._port = free_port()
-        with self._qemu_log.open("wb") as log:
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *base, str(self.overlay)], check=True)
+        self.port = free_port()
+        self.power_on()
+
+    def power_on(self) -> None:
+        """Have qemu run, with the disk and the EFI variables as they are."""
+        code, _ = firmware()
+        with self._qemu_log.open("ab") as log:
             self._qemu = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *self._command(code, overlay)],
+                ["setpriv", "--pdeathsig", "KILL", *self._command(code)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def power_off(self) -> None:
+        """Cut the power: the guest gets no chance to write anything."""
+        self._running().kill()
+        self._running().wait()
+        self._qemu = None
+
+    def shut_down(self, timeout: float = BOOT_TIMEOUT) -> None:
+        """Have the guest's own systemd end it; disk and EFI variables are whole then."""
+        # It may be gone before ssh has noticed that the command is over.
+        with contextlib.suppress(DeadHost):
+            self.run("systemctl --no-block poweroff", timeout=60, check=False)
+        try:
+            self._running().wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise self._no_answer("it did not shut down", timeout) from None
+        self._qemu = None
+
+    def freeze(self) -> None:
+        """Stop the machine between two instructions: to others it is as if its network were gone."""
+        self._running().send_signal(signal.SIGSTOP)
+        self._frozen = True
+
+    def thaw(self) -> None:
+        self._running().send_signal(signal.SIGCONT)
+        self._frozen = False
+
+    @property
+    def running(self) -> bool:
+        """Say whether it has power and is not frozen; whether it answers is another matter."""
+        return self._qemu is not None and self._qemu.poll() is None and not self._frozen
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._qemu is None:
+            raise UserError(f"{self.name} has no power", "power_on() first")
+        return self._qemu
 
     def _claim(self) -> None:
         """Hold the directory until stop(), so that no other command starts a host in it."""
@@ -139,8 +188,8 @@ class Vm:
             self._lock.close()
             raise UserError(f"another command runs a host in {self.directory}", "wait for it to end") from None
 
-    def _command(self, code: Path, overlay: Path) -> list[str]:
-        forward = f"user,id=net,restrict=off,hostfwd=tcp:127.0.0.1:{self._port}-:22"
+    def _command(self, code: Path) -> list[str]:
+        forward = f"user,id=net,restrict=off,hostfwd=tcp:127.0.0.1:{self.port}-:22"
         command = [QEMU, *accelerator(), "-machine", "q35", "-nodefaults", "-display", "none", "-name", self.name]
         # A socket for each node: Linux warns when processors of one socket are on several nodes.
         command += ["-smp", f"{self.cpus},sockets={self.nodes}", "-m", str(self.memory_mib // self.nodes * self.nodes)]
@@ -151,9 +200,11 @@ class Vm:
             command += ["-object", f"memory-backend-ram,id=memory{node},size={share}M"]
             command += ["-numa", f"node,nodeid={node},memdev=memory{node},cpus={first}-{last}"]
         command += ["-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={code}"]
-        command += ["-drive", f"if=pflash,format=raw,unit=1,file={self.directory / 'vars.fd'}"]
-        # A lab disk is thrown away: nothing is gained by making it survive a crash of the machine below.
-        command += ["-drive", f"if=none,id=disk,format=qcow2,cache=unsafe,discard=unmap,file={overlay}"]
+        command += ["-drive", f"if=pflash,format=raw,unit=1,file={self.variables}"]
+        # A lab disk is thrown away, so most need not survive a crash of the machine below. One whose power is cut does:
+        # with `unsafe`, what qemu has not written of its own tables is lost, and with it what the guest had flushed.
+        cache = "writeback" if self.durable else "unsafe"
+        command += ["-drive", f"if=none,id=disk,format=qcow2,cache={cache},discard=unmap,file={self.overlay}"]
         command += ["-device", "virtio-blk-pci,drive=disk,bootindex=0"]
         command += ["-netdev", forward, "-device", "virtio-net-pci,netdev=net,romfile="]
         command += ["-device", "virtio-rng-pci"]
@@ -166,6 +217,7 @@ class Vm:
 
     def stop(self) -> None:
         if self._qemu is not None:
+            self.thaw()
             self._qemu.terminate()
             try:
                 self._qemu.wait(timeout=10)
@@ -173,8 +225,8 @@ class Vm:
                 self._qemu.kill()
                 self._qemu.wait()
             self._qemu = None
-        for name in ("disk.qcow2", "vars.fd", "swap.img"):
-            (self.directory / name).unlink(missing_ok=True)
+        for path in (self.overlay, self.variables, self.directory / "swap.img"):
+            path.unlink(missing_ok=True)
         if self._lock is not None:
             self._lock.close()
 
@@ -210,7 +262,8 @@ class Vm:
 
     # Talking
 
-    def ssh_command(self, *extra: str) -> list[str]:
+    def ssh_options(self) -> list[str]:
+        """Return what ssh has to be told besides port and key; this machine's own settings do not count."""
         options = {
             "StrictHostKeyChecking": "accept-new",
             "UserKnownHostsFile": str(self.directory / "known_hosts"),
@@ -220,10 +273,11 @@ class Vm:
             "ServerAliveInterval": "20",
             "LogLevel": "ERROR",
         }
-        command = ["ssh", "-F", "none", "-i", str(image.ssh_key()), "-p", str(self._port)]
-        for key, value in options.items():
-            command += ["-o", f"{key}={value}"]
-        return [*command, *extra, "root@127.0.0.1"]
+        return ["-F", "none", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
+
+    def ssh_command(self, *extra: str) -> list[str]:
+        way = ["-i", str(image.ssh_key()), "-p", str(self.port)]
+        return ["ssh", *self.ssh_options(), *way, *extra, "root@127.0.0.1"]
 
     def run(
         self,
@@ -302,7 +356,7 @@ class Vm:
 
     def _banner(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self._port), timeout=2) as connection:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
                 connection.settimeout(2)
                 return connection.recv(4) == b"SSH-"
         except OSError:
