@@ -13,7 +13,7 @@ export PYTEST_ADDOPTS := -o cache_dir=build/cache/pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static collection package kernel tuned tools releases series-check prove check clean
+.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static collection package kernel tuned tools fleet releases series-check prove check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,7 @@ vm-selftests: deps tree rpms image ## the base kernel's own vm selftests: none w
 	@$(PYTHON) -m tests.lab.vm_selftests
 
 static: deps tree ## patches, headers, style, scripts, the Ansible collection
-	@$(VENV)/ruff check . && $(VENV)/mypy scripts tests/lab tests/bench tools tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
+	@$(VENV)/ruff check . && $(VENV)/mypy scripts tests/lab tests/bench tests/fleet tools tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
 	@$(PYTHON) -m scripts.collection --link && MYPYPATH=build/collections $(VENV)/mypy --explicit-package-bases -p ansible_collections.kernel_thp.fleet
 	@$(VENV)/python -m pytest -q tests/static
 
@@ -80,6 +80,9 @@ tuned: deps rpms image ## the tuned profiles on hosts with kernel-thp, the stock
 
 tools: deps rpms image ## thp-validate and the sos plugin on hosts with the stock kernel, kernel-thp and Linux 6.12
 	@$(HOSTS) tests/tools
+
+fleet: deps rpms image ## rollout to a fleet of virtual hosts, meanwhile two that fail, and the fleet's table (minutes)
+	@$(VENV)/python -m pytest -s -v tests/fleet/test_rollout.py
 
 releases: deps rpms image ## two releases side by side in a virtual host, and removing the one that runs (minutes)
 	@$(VENV)/python -m pytest -q tests/kernel/test_two_releases.py

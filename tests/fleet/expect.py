@@ -1,0 +1,72 @@
+"""What a host has to be like after a run, by its own word and not by the report's."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+
+from tests.fleet import play
+from tests.fleet.hosts import Fleet, Member, State
+from tests.fleet.releases import Release
+from tests.lab.prepared import PROFILE
+
+# Of the profile thp-shrinker, see tests/tuned.
+SHRINKER = {"enabled": "always", "defrag": "madvise", "shrink_underused": "1", "underused_max_ptes_none": "409"}
+# What the trial of a kernel puts on its command line, see docs/fleet.md.
+OF_THE_TRIAL = ("kernel_thp.trial", "oops=panic", "rdinit=")
+
+
+def untouched(member: Member, state: State) -> None:
+    """Nothing at all happened: not even dnf was called."""
+    assert state == member.before
+
+
+def all_untouched(fleet: Fleet, states: Mapping[str, State], *names: str) -> None:
+    for name in names:
+        untouched(fleet[name], states[name])
+
+
+def refused(member: Member, state: State) -> None:
+    """It was looked at and left as it was, and nobody holds it."""
+    assert state.settings == member.before.settings
+    assert state.boot_id == member.before.boot_id
+    assert state.record is None
+    assert not state.held
+
+
+def put_back(member: Member, state: State) -> None:
+    """It runs its old kernel with its old settings: kernel, default entry, tuned, huge pages, packages, files."""
+    assert state.settings == member.before.settings
+    assert state.record is not None
+    assert state.record["phase"] == "rolled-back"
+    play.validate("record", state.record)
+    assert not state.held
+
+
+def rolled_out(member: Member, state: State, release: Release) -> None:
+    """The new kernel runs, is the default and was found good; the profile is in force; nothing is left of the trial."""
+    before, now = member.before.settings, state.settings
+    assert now["uname"] == release.uname
+    _kept(state, release)
+    assert now["tuned"]["active"] == [f"{PROFILE} thp-shrinker"]
+    assert (now["tuned"]["running"], now["tuned"]["enabled"]) == ("active", "enabled")
+    assert SHRINKER.items() <= now["huge_pages"].items()
+    assert set(now["packages"]) - set(before["packages"]) == release.packages - set(before["packages"])
+    assert set(before["packages"]) <= set(now["packages"])
+    assert now["units"] == before["units"]
+    assert now["sysctls"] == before["sysctls"]
+    assert before["boot"]["entries"].items() <= now["boot"]["entries"].items()
+    assert state.record is not None
+    assert (state.record["phase"], state.record["target"]["uname"]) == ("done", release.uname)
+    play.validate("record", state.record)
+    assert not state.held
+
+
+def _kept(state: State, release: Release) -> None:
+    """The boot loader's default is this kernel's entry and no other; no tries are left to count."""
+    boot = state.settings["boot"]
+    entry = f"lab-{release.uname}.conf"
+    assert state.default is not None
+    assert [name for name in boot["entries"] if fnmatch.fnmatchcase(name, state.default)] == [entry]
+    assert boot["once"] is None
+    assert [word for word in OF_THE_TRIAL if word in boot["entries"][entry]] == []

@@ -1,0 +1,76 @@
+"""What happens to hosts: done to the machine or on it, never to the collection."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from scripts.console import UserError
+from tests.fleet.hosts import Member
+
+ANNOUNCE = Path(__file__).with_name("announce.py")
+SCRIPT = "/root/announce.py"
+POLL = 0.2
+SLOW_SPEC = """\
+Name: lab-slow
+Version: 1
+Release: 1
+Summary: A package that takes its time
+License: GPL-2.0-only
+BuildArch: noarch
+%description
+Its scriptlet waits until it is told to go on.
+%pre
+touch /run/slow-began
+until [ -e /run/slow-may-end ]; do sleep 0.5; done
+%files
+"""
+
+
+def announced(member: Member, phase: str) -> Callable[[], bool]:
+    """Have a host say on its console when its rollout gets to a phase; return what tells whether it has."""
+    member.vm.write(SCRIPT, ANNOUNCE.read_text())
+    member.vm.run(f"systemd-run --quiet --collect python3 -I {SCRIPT} {phase}")
+    return console(member, f"lab: the rollout is {phase}")
+
+
+def console(member: Member, text: str) -> Callable[[], bool]:
+    """Return what tells whether the console has said something since now."""
+    begin = len(member.vm.console_text())
+    return lambda: text in member.vm.console_text()[begin:]
+
+
+def wait(moment: Callable[[], bool], timeout: float) -> None:
+    """Wait for something that has to come without a run being under way."""
+    deadline = time.monotonic() + timeout
+    while not moment():
+        if time.monotonic() > deadline:
+            raise UserError(f"it did not come within {timeout:.0f} s", "read the console log of the host")
+        time.sleep(POLL)
+
+
+def program(member: Member, path: str, *lines: str) -> None:
+    """Put a shell script on a host."""
+    member.vm.write(path, "\n".join(["#!/bin/sh", *lines]) + "\n")
+    member.vm.run(f"chmod 0755 {shlex.quote(path)}")
+
+
+def fill(member: Member, folder: str, leave_mib: int) -> Callable[[], None]:
+    """Leave so much room in a file system; return what makes room again."""
+    path = f"{folder}/lab-ballast"
+    free = int(member.vm.run(f"df --block-size=1M --output=avail {folder} | tail -n 1").text)
+    member.vm.run(f"dd if=/dev/zero of={path} bs=1M count={free - leave_mib} status=none && sync")
+
+    def empty() -> None:
+        member.vm.run(f"rm {path} && sync")
+
+    return empty
+
+
+def slow_package(member: Member) -> None:
+    """Make /root/slow.rpm on a host. What it needs to be built is in the image, which has a package of its own."""
+    member.vm.write("/root/slow.spec", SLOW_SPEC)
+    member.vm.run("cd /root && rpmbuild -bb --quiet --define '_topdir /root/rpmbuild' slow.spec", timeout=120)
+    member.vm.run("mv /root/rpmbuild/RPMS/noarch/lab-slow-*.rpm /root/slow.rpm && rm -r /root/rpmbuild /root/slow.spec")

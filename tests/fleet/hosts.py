@@ -1,0 +1,155 @@
+"""The hosts of a fleet: lab hosts from one prepared disk, and what each is like, by its own word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.console import say
+from tests.lab import prepared
+from tests.lab.host import Host
+from tests.lab.prepared import Prepared
+from tests.lab.vm import Vm
+
+LOOK = Path(__file__).with_name("look.py")
+MEMORY_MIB = 1024
+THP = "/sys/kernel/mm/transparent_hugepage"
+# Set by hand on top of what tuned does: a rollback that only has tuned put its values back loses these.
+BY_HAND = {"defrag": "defer", "khugepaged/max_ptes_none": "444"}
+SETTLED = (
+    "systemctl is-system-running --wait > /dev/null; "
+    "timeout 120 sh -c 'until tuned-adm active | grep -q \": {profiles}$\"; do sleep 1; done'"
+)
+
+
+@dataclass(frozen=True)
+class State:
+    """What tests/fleet/look.py says of a host; `settings` is what a rollback has to put back."""
+
+    boot_id: str
+    settings: dict[str, Any]
+    record: dict[str, Any] | None
+    held: bool
+    dnf_log_bytes: int
+
+    @property
+    def uname(self) -> str:
+        return str(self.settings["uname"])
+
+    @property
+    def default(self) -> str | None:
+        """Return what the boot loader was told to take for its default, or None if nothing."""
+        found: str | None = self.settings["boot"]["default"]
+        return found
+
+    @property
+    def profiles(self) -> str:
+        return " ".join(self.settings["tuned"]["active"]) or "none"
+
+
+class Member:
+    """One host of a fleet. `before` is what it was like when it was started for a test."""
+
+    def __init__(self, name: str, vm: Vm, repository: str) -> None:
+        self.name = name
+        self.vm = vm
+        self.host = Host(vm)
+        self.repository = repository
+        self._before: State | None = None
+
+    @property
+    def before(self) -> State:
+        assert self._before is not None, f"{self.name} was not made ready"
+        return self._before
+
+    def make_ready(self) -> None:
+        """Wait until it is up, configure its repository, set what is set by hand, and remember all that."""
+        self.vm.wait_ssh()
+        self.settle(prepared.PROFILE)
+        self.host.use_repository(self.repository)
+        self.vm.run("; ".join(["set -e", *(f"echo {value} > {THP}/{node}" for node, value in BY_HAND.items())]))
+        self.remember()
+
+    def settle(self, profiles: str) -> None:
+        """Wait until all that a boot starts is through, and tuned has its profiles in force."""
+        self.vm.run(SETTLED.format(profiles=profiles))
+
+    def remember(self) -> None:
+        """Take what it is like now for what it has to be like afterwards."""
+        self._before = self.look()
+
+    def look(self) -> State:
+        return State(**json.loads(self.vm.run("python3 -I -", stdin=LOOK.read_text()).text))
+
+    def restart(self) -> None:
+        """Give it its power back after power_off(), and wait until it is up."""
+        self.vm.power_on()
+        self.vm.wait_ssh()
+
+
+class Fleet:
+    """Up to four hosts at a time, each with a directory of its own below `folder`. Leaving it stops them.
+
+    `durable` is for hosts whose power is cut, see Vm; it costs time.
+    """
+
+    def __init__(self, folder: Path, repository: str) -> None:
+        self.folder = folder
+        self.repository = repository
+        self.durable = False
+        self.base: Prepared = prepared.build()
+        self.members: dict[str, Member] = {}
+        self._started = 0
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members.values():
+            member.vm.stop()
+
+    def __getitem__(self, name: str) -> Member:
+        return self.members[name]
+
+    def start(self, *names: str, cpus: int = 1, memory_mib: int = MEMORY_MIB) -> None:
+        """Start fresh hosts, all at once; one of the same name that is there goes."""
+        for name in names:
+            if name in self.members:
+                self.members.pop(name).vm.stop()
+            self._started += 1
+            vm = Vm(
+                self.base.disk,
+                self.folder / f"{self._started}-{name}",
+                name,
+                cpus=cpus,
+                memory_mib=memory_mib,
+                variables=self.base.variables,
+                durable=self.durable,
+            )
+            self.members[name] = Member(name, vm, self.repository)
+            vm.start()
+        for name in names:
+            self.members[name].make_ready()
+            say(f"{name} is up with {self.members[name].before.uname}")
+
+    def refresh(self, *names: str) -> None:
+        """Have hosts for the next test: those on which nothing was rolled out stay, the others are started anew."""
+        kept = [name for name in names if self._can_stay(name)]
+        for name in kept:
+            self.members[name].host.use_repository(self.repository)
+            self.members[name].remember()
+        self.start(*(name for name in names if name not in kept))
+
+    def _can_stay(self, name: str) -> bool:
+        member = self.members.get(name)
+        if member is None or not member.vm.running:
+            return False
+        now, before = member.look(), member.before
+        return (now.boot_id, now.settings, now.record, now.held) == (before.boot_id, before.settings, None, False)
+
+    def look(self, names: Sequence[str]) -> dict[str, State]:
+        """Return what hosts are like that can be asked."""
+        return {name: self.members[name].look() for name in names if self.members[name].vm.running}

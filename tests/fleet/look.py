@@ -1,0 +1,111 @@
+"""Say as JSON what a host is like: `look.py`, run on the host. A script of its own, so that it can be sent there.
+
+It reads the files and asks the programs an administrator would, and uses nothing of the collection, whose word it is
+there to check. `settings` is what has to be as it was when a rollout is taken back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+ESP = Path("/efi")
+# Changed by the boot loader at each boot.
+SEED = "loader/random-seed"
+# The entry that was started has them in its name until its boot is found good.
+TRIES = re.compile(r"\+\d+(?:-\d+)?(?=\.conf$)")
+EFIVARS = Path("/sys/firmware/efi/efivars")
+VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+THP = Path("/sys/kernel/mm/transparent_hugepage")
+SYSCTLS = ("kernel/panic", "kernel/panic_on_oops", "vm/dirty_ratio")
+FOLDER = Path("/var/lib/kernel-thp")
+DNF_LOG = Path("/var/log/dnf.log")
+# A key that became trusted stays, as documented.
+KEY = "gpg-pubkey-"
+
+
+def text(path: Path) -> str | None:
+    return path.read_text(errors="replace") if path.exists() else None
+
+
+def said(*words: str) -> str:
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return f"{words[0]} is not there"
+    return (done.stdout + done.stderr).strip()
+
+
+def variable(name: str) -> str | None:
+    """Return what the boot loader was told or says: four bytes of attributes, then UTF-16 with a zero at its end."""
+    path = EFIVARS / f"{name}-{VENDOR}"
+    return path.read_bytes()[4:].decode("utf-16-le").rstrip("\0") or None if path.exists() else None
+
+
+def tree(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+
+
+def boot() -> dict[str, Any]:
+    files = [path for path in ESP.rglob("*") if path.is_file() and str(path.relative_to(ESP)) != SEED]
+    return {
+        "default": variable("LoaderEntryDefault"),
+        "once": variable("LoaderEntryOneShot"),
+        "selected": TRIES.sub("", variable("LoaderEntrySelected") or ""),
+        "entries": {path.name: path.read_text() for path in (ESP / "loader" / "entries").glob("*")},
+        "esp": {str(path.relative_to(ESP)): path.stat().st_size for path in sorted(files)},
+    }
+
+
+def chosen(content: str) -> str:
+    """Return the word in brackets, of a file that lists what can be chosen."""
+    return content.partition("[")[2].partition("]")[0] or content.strip()
+
+
+def huge_pages() -> dict[str, str]:
+    found = {}
+    for path in sorted(THP.rglob("*")):
+        if path.is_file() and path.stat().st_mode & 0o200:
+            found[str(path.relative_to(THP))] = chosen(path.read_text())
+    return found
+
+
+def tuned() -> dict[str, Any]:
+    return {
+        "active": said("tuned-adm", "active").partition("Current active profile: ")[2].splitlines()[:1],
+        "running": said("systemctl", "is-active", "tuned"),
+        "enabled": said("systemctl", "is-enabled", "tuned"),
+        "chosen": text(Path("/etc/tuned/active_profile")),
+        "mode": text(Path("/etc/tuned/profile_mode")),
+        "files": tree(Path("/etc/tuned")),
+    }
+
+
+def main() -> None:
+    packages = [name for name in said("rpm", "-qa").splitlines() if not name.startswith(KEY)]
+    record = text(FOLDER / "rollout.json")
+    found = {
+        "boot_id": (text(Path("/proc/sys/kernel/random/boot_id")) or "").strip(),
+        "settings": {
+            "uname": os.uname().release,
+            "boot": boot(),
+            "huge_pages": huge_pages(),
+            "tuned": tuned(),
+            "sysctls": {name: (text(Path("/proc/sys") / name) or "").strip() for name in SYSCTLS},
+            "packages": sorted(packages),
+            "modules": sorted(path.name for path in Path("/lib/modules").iterdir()),
+            "units": tree(Path("/etc/systemd/system")),
+        },
+        "record": None if record is None else json.loads(record),
+        "held": (FOLDER / "holder.json").exists(),
+        "dnf_log_bytes": DNF_LOG.stat().st_size if DNF_LOG.exists() else 0,
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

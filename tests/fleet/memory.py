@@ -1,0 +1,54 @@
+"""What passed already: a run of the whole suite takes long, and goes on after an interruption or a failure.
+
+A file of tests is remembered for as long as nothing it is about has changed. When all of them have passed they are
+forgotten, so that the next run is a whole one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from scripts import collection
+from scripts.console import BUILD
+from tests.fleet.table import Row
+from tests.lab import image, repo
+
+FILE = BUILD / "fleet" / "passed.json"
+HERE = Path(__file__).resolve().parent
+LAB = image.HERE
+
+
+def subject(module: Path) -> str:
+    """Return a hash of what a file of tests is about: image, packages, collection, the lab, and how it is tested."""
+    sources = [path for path in collection.SOURCE.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    helpers = [path for path in (*HERE.glob("*.py"), *LAB.glob("*.py")) if not path.name.startswith("test_")]
+    total = hashlib.sha256(image.digest().encode())
+    for path in (repo.REPO / "repodata" / "repomd.xml", module, *sorted(sources), *sorted(helpers)):
+        total.update(f"{path.name}\n".encode() + path.read_bytes())
+    return total.hexdigest()
+
+
+class Memory:
+    def __init__(self, file: Path = FILE) -> None:
+        self.file = file
+        self._passed: dict[str, dict[str, object]] = json.loads(file.read_text()) if file.exists() else {}
+
+    def knows(self, module: Path) -> bool:
+        return self._passed.get(module.stem, {}).get("subject") == subject(module)
+
+    def rows(self, module: str) -> list[Row]:
+        found = self._passed[module]["rows"]
+        assert isinstance(found, list)
+        return [Row(**row) for row in found]
+
+    def add(self, module: Path, rows: list[Row]) -> None:
+        self._passed[module.stem] = {"subject": subject(module), "rows": [row.as_dict() for row in rows]}
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        part = self.file.with_suffix(".tmp")
+        part.write_text(json.dumps(self._passed, indent=1))
+        part.replace(self.file)
+
+    def forget(self) -> None:
+        self.file.unlink(missing_ok=True)

@@ -1,0 +1,38 @@
+"""Releases of kernel-thp as a repository has them: their packages, by name, and what they are called when they run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lab import repo
+
+# What a rollout installs, by default; the first three are of one release.
+KERNEL = ("kernel-thp", "kernel-thp-core", "kernel-thp-modules")
+OTHERS = ("kernel-thp-selftests", "thp-tools", "tuned-profiles-thp")
+
+
+@dataclass(frozen=True)
+class Release:
+    """`version` is VERSION-RELEASE; `packages` are full names."""
+
+    version: str
+    packages: frozenset[str]
+
+    @property
+    def uname(self) -> str:
+        return f"{self.version}.x86_64+thp"
+
+
+def built(directory: Path = repo.REPO) -> Release:
+    """Return the one release that a repository of this project has."""
+    names = [path.name.removesuffix(".rpm") for path in directory.glob("*.rpm")]
+    found = frozenset(_one(name, names) for name in (*KERNEL, *OTHERS))
+    (core,) = (name for name in found if name.startswith("kernel-thp-core-"))
+    return Release(core.removeprefix("kernel-thp-core-").removesuffix(".x86_64"), found)
+
+
+def _one(name: str, names: list[str]) -> str:
+    (found,) = (full for full in names if re.match(rf"{re.escape(name)}-\d", full))
+    return found

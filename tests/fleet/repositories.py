@@ -1,0 +1,55 @@
+"""Repositories that a host must not believe, and one that changes under its address when a release is published."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from scripts import signing
+from tests.lab import repo
+
+INDEX = Path("repodata") / "repomd.xml"
+
+
+@contextmanager
+def _stranger() -> Iterator[Path]:
+    """Yield a keyring with the key of somebody else. Its name is short, as that of the socket in it has to be."""
+    with TemporaryDirectory(prefix="kt") as folder, signing.keyring(Path(folder)) as home:
+        yield home
+
+
+def with_foreign_metadata(folder: Path) -> Path:
+    """Return a copy of the repository whose index was signed by somebody else."""
+    shutil.copytree(repo.REPO, folder)
+    with _stranger() as home:
+        signing.sign_file(home, folder / INDEX)
+    return folder
+
+
+def with_foreign_package(folder: Path) -> Path:
+    """Return a copy of the repository with one package that somebody else signed; the index is good."""
+    shutil.copytree(repo.REPO, folder)
+    (package,) = folder.glob("kernel-thp-core-[0-9]*.rpm")
+    with _stranger() as home:
+        signing.sign_packages(home, [package])
+    subprocess.run(["createrepo_c", "--quiet", str(folder)], check=True, stdin=subprocess.DEVNULL)
+    with signing.keyring() as home:
+        signing.sign_file(home, folder / INDEX)
+    return folder
+
+
+class Published:
+    """A repository at one address, whose content is replaced as a whole."""
+
+    def __init__(self, link: Path) -> None:
+        self.link = link
+
+    def publish(self, directory: Path) -> None:
+        part = self.link.with_name(f".{self.link.name}-{os.getpid()}")
+        part.symlink_to(directory.resolve())
+        part.replace(self.link)

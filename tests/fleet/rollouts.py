@@ -1,0 +1,119 @@
+"""Whoever rolls out: writes the inventory, starts a playbook, and afterwards looks at every host."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.fleet import play, table
+from tests.fleet.hosts import Fleet, Member, State
+from tests.fleet.play import Run
+from tests.fleet.table import Row
+from tests.lab import image
+
+Variables = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that is over: what it says, and what its hosts are like."""
+
+    run: Run
+    code: int
+    report: dict[str, Any]
+    states: dict[str, State]
+
+    def host(self, name: str) -> dict[str, Any]:
+        (found,) = (host for host in self.report["hosts"] if host["host"] == name)
+        return dict(found)
+
+    def result(self, name: str) -> str:
+        return str(self.host(name)["result"])
+
+    def results(self) -> dict[str, str]:
+        return {host["host"]: host["result"] for host in self.report["hosts"]}
+
+    def steps(self, name: str) -> list[str]:
+        return [step["name"] for step in self.host(name)["steps"]]
+
+    def failure(self, name: str) -> tuple[str, str]:
+        """Return the step in which a host failed, and why."""
+        failed = self.host(name)["failed"] or {"step": "", "why": ""}
+        return failed["step"], failed["why"]
+
+
+def way_to(member: Member) -> dict[str, Any]:
+    """Return what an inventory has to say of a host."""
+    return {
+        "ansible_host": "127.0.0.1",
+        "ansible_port": member.vm.port,
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": str(image.ssh_key()),
+        "ansible_ssh_common_args": " ".join(member.vm.ssh_options()),
+    }
+
+
+@dataclass
+class Operator:
+    """Works in one folder, in which the reports are as well. `rows` is what becomes the fleet's table."""
+
+    fleet: Fleet
+    folder: Path
+    rows: list[Row]
+    runs: list[Run] = field(default_factory=list)
+
+    def start(
+        self,
+        playbook: str,
+        title: str,
+        names: Sequence[str],
+        serial: Sequence[int] = (1,),
+        max_failed: int = 0,
+        variables: Variables | None = None,
+        of_hosts: Mapping[str, Variables] | None = None,
+        words: Sequence[str] = (),
+    ) -> Run:
+        """Start a playbook on hosts; the first of them is the canary. `of_hosts` are variables of single hosts."""
+        place = self.folder / f"{len(self.runs) + 1}-{re.sub(r'[^a-z0-9]+', '-', title.lower())}"
+        place.mkdir(parents=True)
+        own = of_hosts or {}
+        hosts = {name: {**way_to(self.fleet[name]), **own.get(name, {})} for name in names}
+        inventory = {
+            "fleet": {"hosts": hosts, "vars": {**play.PATIENCE, **(variables or {})}},
+            "canary": {"hosts": {names[0]: None}},
+        }
+        written = place / "inventory.json"
+        written.write_text(json.dumps(inventory, indent=1))
+        extra = {"fleet_serial": list(serial), "fleet_max_failed": max_failed}
+        run = Run(title, playbook, written, ["-e", json.dumps(extra), *words], self.folder)
+        self.runs.append(run)
+        return run
+
+    def finish(self, run: Run, timeout: float = play.RUN_TIMEOUT) -> Outcome:
+        """Wait for the end of a run, hold its report to its form, and look at all its hosts."""
+        code = run.wait(timeout)
+        report = run.report()
+        outcome = Outcome(run, code, report, self.fleet.look(run.names))
+        self.rows.extend(_row(run.title, host, outcome.states.get(host["host"])) for host in report["hosts"])
+        return outcome
+
+    def end(self) -> None:
+        for run in self.runs:
+            run.end()
+
+
+def _row(title: str, host: Mapping[str, Any], state: State | None) -> Row:
+    return Row(
+        run=title,
+        host=host["host"],
+        result=host["result"],
+        kernel=state.uname if state else table.NOTHING,
+        default=table.default(state.default) if state else table.NOTHING,
+        profile=state.profiles if state else table.NOTHING,
+        time=table.seconds(host["seconds"]),
+        failed=table.failed_in(host["failed"]),
+    )

@@ -1,0 +1,102 @@
+"""What `make fleet` shows: a rollout to three hosts in two batches, and meanwhile two that fail on a fourth host.
+
+The good rollout is held at its canary by the load balancer's tool until the others have failed. So the hosts of its
+second batch are those that the failing rollouts must not touch, and the time in which one host is on its way is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fleet import expect, faults, repositories
+from tests.fleet.balancer import Balancer
+from tests.fleet.hosts import Fleet
+from tests.fleet.play import Run
+from tests.fleet.releases import Release
+from tests.fleet.rollouts import Operator
+from tests.lab import repo
+
+CANARY, SECOND = "alpha", ("bravo", "charlie")
+GOOD = (CANARY, *SECOND)
+FAILING = "delta"
+FAILS = (FAILING, *SECOND)
+# No root file system, and no program to start without one.
+PANIC = {"kernel_trial_arguments": ["rdinit=/nonexistent", "root="]}
+
+
+@pytest.fixture(scope="module")
+def balancer(folder: Path) -> Balancer:
+    found = Balancer(folder / "balancer")
+    found.hold(CANARY)
+    return found
+
+
+@pytest.fixture(scope="module")
+def rollout(fleet: Fleet, operator: Operator, balancer: Balancer) -> Iterator[Run]:
+    """The good one, under way."""
+    fleet.start(*GOOD, FAILING)
+    yield operator.start("rollout", "good rollout", GOOD, serial=(1, 2), variables=balancer.variables())
+    balancer.let_go(CANARY)
+
+
+def test_a_repository_that_somebody_else_signed_is_refused(
+    rollout: Run, fleet: Fleet, operator: Operator, tmp_path: Path
+) -> None:
+    with repo.served(repositories.with_foreign_metadata(tmp_path / "repo")) as url:
+        fleet[FAILING].host.use_repository(url)
+        outcome = operator.finish(operator.start("rollout", "index signed by somebody else", FAILS))
+    fleet[FAILING].host.use_repository(fleet.repository)
+    assert outcome.code == 2
+    assert outcome.report["state"] == "stopped"
+    assert outcome.results() == {FAILING: "refused", "bravo": "not-reached", "charlie": "not-reached"}
+    step, why = outcome.failure(FAILING)
+    assert step == "preflight"
+    assert "the repository cannot be used" in why
+    assert "Bad GPG signature" in why
+    assert f"1 host failed, 0 allowed; {FAILING}: refused, preflight failed" in outcome.run.said()
+    expect.refused(fleet[FAILING], outcome.states[FAILING])
+    expect.all_untouched(fleet, outcome.states, *SECOND)
+
+
+def test_a_kernel_that_panics_leads_back_to_the_old_one(rollout: Run, fleet: Fleet, operator: Operator) -> None:
+    member = fleet[FAILING]
+    panics = faults.console(member, "Kernel panic - not syncing")
+    run = operator.start("rollout", "kernel panics at boot", FAILS, of_hosts={FAILING: PANIC})
+    run.until(panics, "the kernel panicked")
+    run.until(faults.console(member, f"Linux version {member.before.uname}"), "the old kernel starts")
+    member.vm.forgive()
+    outcome = operator.finish(run)
+    assert outcome.code == 2
+    assert outcome.report["state"] == "stopped"
+    assert outcome.results() == {FAILING: "rolled-back", "bravo": "not-reached", "charlie": "not-reached"}
+    step, why = outcome.failure(FAILING)
+    assert step == "kernel"
+    assert f"the host came back with {member.before.uname}" in why
+    assert outcome.states[FAILING].boot_id != member.before.boot_id
+    expect.put_back(member, outcome.states[FAILING])
+    expect.all_untouched(fleet, outcome.states, *SECOND)
+
+
+def test_three_hosts_in_two_batches_get_the_kernel_and_keep_it(
+    rollout: Run, fleet: Fleet, operator: Operator, balancer: Balancer, release: Release
+) -> None:
+    balancer.let_go(CANARY)
+    outcome = operator.finish(rollout)
+    assert outcome.code == 0
+    assert outcome.report["state"] == "finished"
+    assert outcome.report["planned"] == list(GOOD)
+    assert outcome.report["counts"] == {"done": 3}
+    for name in GOOD:
+        expect.rolled_out(fleet[name], outcome.states[name], release)
+        after = outcome.host(name)["facts"]["after"]
+        assert (after["uname"], after["verdict"]) == (release.uname, "supported")
+        assert outcome.steps(name) == ["preflight", "kernel", "profile", "gate", "keep"]
+    # Out of service one batch after the other, and nobody for longer than needed.
+    calls = balancer.calls()
+    assert calls[:2] == [("drain", CANARY), ("undrain", CANARY)]
+    assert sorted(calls[2:]) == sorted((action, name) for action in ("drain", "undrain") for name in SECOND)
+    assert all(calls.index(("drain", name)) < calls.index(("undrain", name)) for name in SECOND)
+    assert all(outcome.host(CANARY)["ended"] <= outcome.host(name)["began"] for name in SECOND)
