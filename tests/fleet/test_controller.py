@@ -1,0 +1,88 @@
+"""The controller dies in the middle of a batch, and the same command is given again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fleet import expect, faults
+from tests.fleet.hosts import Fleet
+from tests.fleet.play import Run
+from tests.fleet.releases import Release
+from tests.fleet.rollouts import Operator
+from tests.lab.vm import BOOT_TIMEOUT
+
+NAMES, BATCH = ("alpha", "bravo", "charlie"), ("bravo", "charlie")
+SOAK = "kernel_thp.fleet.gate : Wait for the end of the soak"
+# From the start of the new kernel, so long nobody may come before it gives up.
+GIVES_UP = 180
+
+
+@pytest.fixture(scope="module")
+def killed(fleet: Fleet, operator: Operator) -> Run:
+    """A run that ended while its second batch was soaking."""
+    fleet.start(*NAMES)
+    run = operator.start(
+        "rollout", "controller killed in the soak", NAMES, serial=(1, 2), variables={"gate_soak_seconds": 60}
+    )
+    run.task(SOAK, times=2)
+    run.kill()
+    return run
+
+
+def test_what_was_known_of_the_hosts_is_there(killed: Run, fleet: Fleet, release: Release) -> None:
+    found = killed.report()
+    assert found["state"] == "running"
+    assert {host["host"]: host["result"] for host in found["hosts"]} == {"alpha": "done"} | dict.fromkeys(
+        BATCH, "running"
+    )
+    expect.rolled_out(fleet["alpha"], fleet["alpha"].look(), release)
+    for name in BATCH:
+        state = fleet[name].look()
+        assert (state.uname, state.held) == (release.uname, True)
+        assert state.default is not None
+        assert fleet[name].before.uname in state.default, "a host in the middle has its old kernel for its default"
+
+
+def test_the_same_command_goes_on_where_each_host_was(
+    killed: Run, fleet: Fleet, operator: Operator, release: Release
+) -> None:
+    boots = {name: fleet[name].look().boot_id for name in NAMES}
+    outcome = operator.finish(operator.start("rollout", "the same again", NAMES, serial=(1, 2)))
+    assert outcome.code == 0
+    assert outcome.results() == {"alpha": "unchanged", **dict.fromkeys(BATCH, "done")}
+    assert outcome.run.recap("alpha")["changed"] == 0
+    for name in NAMES:
+        expect.rolled_out(fleet[name], outcome.states[name], release)
+        assert outcome.states[name].boot_id == boots[name], f"{name} was rebooted for nothing"
+    # The report of the run that was killed is completed by the next one.
+    found = killed.report()
+    assert found["state"] == "aborted"
+    assert {host["host"]: host["result"] for host in found["hosts"]} == {"alpha": "done"} | dict.fromkeys(
+        BATCH, "interrupted"
+    )
+
+
+def test_a_host_that_rebooted_for_a_controller_that_is_gone_returns_and_is_tried_again(
+    fleet: Fleet, operator: Operator, release: Release
+) -> None:
+    fleet.start("delta")
+    member, done = fleet["delta"], fleet["alpha"]
+    done.remember()
+    variables = {"kernel_reboot_timeout": GIVES_UP}
+    tried = faults.console(member, f"Linux version {release.uname}")
+    run = operator.start("rollout", "controller killed in the reboot", ("delta", "alpha"), variables=variables)
+    run.until(tried, "the new kernel starts")
+    run.kill()
+    back = faults.console(member, f"Linux version {member.before.uname}")
+    faults.wait(back, GIVES_UP + BOOT_TIMEOUT)
+    member.vm.wait_ssh()
+    assert member.look().uname == member.before.uname
+    expect.untouched(done, done.look())
+    outcome = operator.finish(
+        operator.start("rollout", "the new kernel tried again", ("delta", "alpha"), variables=variables)
+    )
+    assert outcome.code == 0
+    assert outcome.results() == {"delta": "done", "alpha": "unchanged"}
+    expect.rolled_out(member, outcome.states["delta"], release)
+    assert outcome.states["alpha"].settings == done.before.settings
+    assert outcome.states["alpha"].boot_id == done.before.boot_id

@@ -1,0 +1,26 @@
+"""A boot partition on which there turns out to be no room for the kernel: found out before anybody boots it."""
+
+from __future__ import annotations
+
+from tests.fleet import expect, faults
+from tests.fleet.hosts import Fleet
+from tests.fleet.rollouts import Operator
+
+
+def test_a_kernel_that_does_not_fit_is_taken_back_without_a_reboot(fleet: Fleet, operator: Operator) -> None:
+    fleet.start("alpha", "bravo")
+    member = fleet["alpha"]
+    faults.fill(member, "/efi", leave_mib=8)
+    member.remember()
+    run = operator.start(
+        "rollout", "no room for the kernel", ("alpha", "bravo"), variables={"preflight_boot_free_mib": 1}
+    )
+    outcome = operator.finish(run)
+    assert outcome.code == 2
+    assert outcome.results() == {"alpha": "rolled-back", "bravo": "not-reached"}
+    step, why = outcome.failure("alpha")
+    assert step == "kernel"
+    assert "boot entry" in why
+    assert outcome.states["alpha"].boot_id == member.before.boot_id
+    expect.put_back(member, outcome.states["alpha"])
+    expect.all_untouched(fleet, outcome.states, "bravo")

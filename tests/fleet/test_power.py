@@ -1,0 +1,56 @@
+"""Hosts that lose their power: with the kernel installed and not yet booted, and while it boots for the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.fleet import expect, faults
+from tests.fleet.hosts import Fleet, Member
+from tests.fleet.releases import Release
+from tests.fleet.rollouts import Operator, Outcome
+
+
+@pytest.fixture
+def member(fleet: Fleet) -> Member:
+    fleet.durable = True
+    fleet.refresh("alpha", "bravo")
+    return fleet["alpha"]
+
+
+def rollout(operator: Operator, title: str, member: Member, moment: Callable[[], bool]) -> Outcome:
+    """Roll out, cut the power at a moment, and give it back."""
+    run = operator.start("rollout", title, ("alpha", "bravo"))
+    run.until(moment, "the power goes")
+    member.vm.power_off()
+    member.restart()
+    return operator.finish(run)
+
+
+def expect_back(outcome: Outcome, fleet: Fleet, member: Member) -> None:
+    assert outcome.code == 2
+    assert outcome.report["state"] == "stopped"
+    assert outcome.results() == {"alpha": "rolled-back", "bravo": "not-reached"}
+    assert outcome.failure("alpha")[0] == "kernel"
+    assert outcome.states["alpha"].boot_id != member.before.boot_id
+    expect.put_back(member, outcome.states["alpha"])
+    expect.all_untouched(fleet, outcome.states, "bravo")
+
+
+def test_between_install_and_reboot(fleet: Fleet, member: Member, operator: Operator, release: Release) -> None:
+    outcome = rollout(operator, "power lost after install", member, faults.announced(member, "installed"))
+    expect_back(outcome, fleet, member)
+    assert "lost contact with the host" in outcome.failure("alpha")[1]
+    # It was installed, and had not been started.
+    record = outcome.states["alpha"].record
+    assert record is not None
+    assert release.packages <= set(record["packages"]["added"])
+    assert f"Linux version {release.uname}" not in member.vm.console_text()
+
+
+def test_while_it_boots_for_the_first_time(fleet: Fleet, member: Member, operator: Operator, release: Release) -> None:
+    moment = faults.console(member, f"Linux version {release.uname}")
+    outcome = rollout(operator, "power lost during the reboot", member, moment)
+    expect_back(outcome, fleet, member)
+    assert f"the host came back with {member.before.uname}" in outcome.failure("alpha")[1]

@@ -1,0 +1,102 @@
+"""What is wrong before anything is changed: the host is refused and as it was, the run says why and goes no further."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fleet import expect, faults, repositories
+from tests.fleet.hosts import Fleet, Member
+from tests.fleet.rollouts import Operator, Outcome
+from tests.lab import repo
+
+FAILING, OTHERS = "alpha", ("bravo", "charlie")
+NAMES = (FAILING, *OTHERS)
+
+
+@pytest.fixture
+def member(fleet: Fleet) -> Member:
+    """The host that will be refused; all of them are as new."""
+    fleet.refresh(*NAMES)
+    return fleet[FAILING]
+
+
+def rollout(operator: Operator, title: str, **variables: object) -> Outcome:
+    return operator.finish(operator.start("rollout", title, NAMES, variables=variables))
+
+
+def expect_refused(outcome: Outcome, fleet: Fleet, *reasons: str) -> None:
+    """The first host is refused for these reasons, nothing of it is changed, and the others were never come to."""
+    assert outcome.code == 2
+    assert outcome.report["state"] == "stopped"
+    assert outcome.results() == {FAILING: "refused", **dict.fromkeys(OTHERS, "not-reached")}
+    step, why = outcome.failure(FAILING)
+    assert step == "preflight"
+    assert [reason for reason in reasons if reason not in why] == [], why
+    expect.refused(fleet[FAILING], outcome.states[FAILING])
+    expect.all_untouched(fleet, outcome.states, *OTHERS)
+
+
+def test_a_package_that_somebody_else_signed(fleet: Fleet, member: Member, operator: Operator, tmp_path: Path) -> None:
+    with repo.served(repositories.with_foreign_package(tmp_path / "repo")) as url:
+        member.host.use_repository(url)
+        outcome = rollout(operator, "package signed by somebody else")
+    expect_refused(outcome, fleet, "Public key for kernel-thp-core")
+
+
+def test_no_room_on_the_boot_partition(fleet: Fleet, member: Member, operator: Operator) -> None:
+    empty = faults.fill(member, "/efi", leave_mib=100)
+    member.remember()
+    outcome = rollout(operator, "full boot partition")
+    expect_refused(outcome, fleet, "/efi has ", "200 MiB are needed; make room")
+    empty()
+    member.remember()
+
+
+@pytest.fixture
+def other_dnf(member: Member) -> Iterator[None]:
+    """A transaction of somebody else's, in the middle of which a package takes its time."""
+    faults.slow_package(member)
+    member.vm.run("systemd-run --quiet --unit=lab-dnf dnf -y install /root/slow.rpm")
+    member.vm.run("timeout 120 sh -c 'until [ -e /run/slow-began ]; do sleep 0.5; done'", timeout=150)
+    member.remember()
+    yield
+    member.vm.run("touch /run/slow-may-end")
+    member.vm.run("timeout 120 sh -c 'while systemctl -q is-active lab-dnf; do sleep 0.5; done'", timeout=150)
+    assert member.vm.run("rpm -q lab-slow", check=False).code == 0, "the other transaction was not let alone"
+    member.remember()
+
+
+def test_another_dnf_in_the_middle_of_its_transaction(
+    fleet: Fleet, member: Member, operator: Operator, other_dnf: None
+) -> None:
+    outcome = rollout(operator, "another dnf holds the lock", preflight_lock_timeout=10)
+    expect_refused(outcome, fleet, "another package transaction is running: pid", "dnf")
+
+
+def test_tuned_is_missing(fleet: Fleet, member: Member, operator: Operator) -> None:
+    place = member.vm.run("command -v tuned-adm").text
+    member.vm.run(f"mv {place} /root/tuned-adm")
+    member.remember()
+    outcome = rollout(operator, "tuned is missing")
+    expect_refused(outcome, fleet, "tuned-adm is missing", "reinstall tuned")
+    member.vm.run(f"mv /root/tuned-adm {place}")
+    member.remember()
+
+
+def test_a_host_that_does_not_answer(fleet: Fleet, member: Member, operator: Operator) -> None:
+    """Last: its host is another one after it was started again."""
+    member.vm.power_off()
+    outcome = rollout(operator, "unreachable from the start", preflight_connect_timeout=10)
+    assert outcome.code == 2
+    assert outcome.report["state"] == "stopped"
+    assert outcome.results() == {FAILING: "unreachable", **dict.fromkeys(OTHERS, "not-reached")}
+    step, why = outcome.failure(FAILING)
+    assert (step, "the host does not answer" in why) == ("preflight", True)
+    expect.all_untouched(fleet, outcome.states, *OTHERS)
+    member.restart()
+    state = member.look()
+    assert (state.uname, state.default, state.record) == (member.before.uname, member.before.default, None)
+    assert state.settings["packages"] == member.before.settings["packages"]

@@ -1,0 +1,92 @@
+"""A second rollout, to a newer release that was published meanwhile, and both ways back.
+
+The tests build on each other: two hosts go from the first release to the second; one goes back by one step, the other
+all the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.fleet import expect
+from tests.fleet.hosts import Fleet, State
+from tests.fleet.releases import KERNEL, Release
+from tests.fleet.repositories import Published
+from tests.fleet.rollouts import Operator
+from tests.lab import repo, second_release
+
+NAMES = ("alpha", "bravo")
+
+
+@pytest.fixture(scope="module")
+def published(folder: Path) -> Published:
+    found = Published(folder / "repo")
+    found.publish(repo.REPO)
+    return found
+
+
+@pytest.fixture(scope="module")
+def repository(published: Published) -> Iterator[str]:
+    """One address, at which a second release appears later."""
+    with repo.served(published.link) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def second(release: Release) -> Release:
+    version = f"{release.version.rpartition('-')[0]}-{second_release.SPIN}"
+    kernels = {f"{name}-{version}.x86_64" for name in KERNEL}
+    others = {name for name in release.packages if not name.startswith(KERNEL) or "selftests" in name}
+    return replace(release, version=version, packages=frozenset(kernels | others))
+
+
+@pytest.fixture(scope="module")
+def first(fleet: Fleet, operator: Operator, release: Release, published: Published) -> dict[str, State]:
+    """What the hosts were like before any rollout; they are on the first release now, and the second is published."""
+    directory = second_release.build()
+    fleet.start(*NAMES)
+    found = {name: fleet[name].before for name in NAMES}
+    outcome = operator.finish(operator.start("rollout", "first release", NAMES, serial=(2,)))
+    assert outcome.results() == dict.fromkeys(NAMES, "done")
+    for name in NAMES:
+        expect.rolled_out(fleet[name], outcome.states[name], release)
+        fleet[name].remember()
+    published.publish(directory)
+    return found
+
+
+def test_the_newer_release_takes_the_place_of_the_first(
+    first: dict[str, State], fleet: Fleet, operator: Operator, release: Release, second: Release
+) -> None:
+    outcome = operator.finish(operator.start("rollout", "second release", NAMES))
+    assert outcome.code == 0
+    assert outcome.results() == dict.fromkeys(NAMES, "done")
+    for name in NAMES:
+        expect.rolled_out(fleet[name], outcome.states[name], second)
+        record = outcome.states[name].record
+        assert record is not None
+        assert record["previous"]["target"]["uname"] == release.uname
+
+
+def test_one_step_back_is_the_first_release(first: dict[str, State], fleet: Fleet, operator: Operator) -> None:
+    other = fleet["bravo"].look()
+    outcome = operator.finish(operator.start("rollback", "one step back", ("alpha",)))
+    assert outcome.code == 0
+    assert outcome.results() == {"alpha": "undone"}
+    expect.put_back(fleet["alpha"], outcome.states["alpha"])
+    assert fleet["bravo"].look() == other
+
+
+def test_all_the_way_back_is_the_kernel_before_both(first: dict[str, State], fleet: Fleet, operator: Operator) -> None:
+    other = fleet["alpha"].look()
+    variables = {"rollback_to": "original"}
+    outcome = operator.finish(operator.start("rollback", "all the way back", ("bravo",), variables=variables))
+    assert outcome.code == 0
+    assert outcome.results() == {"bravo": "undone"}
+    assert outcome.states["bravo"].settings == first["bravo"].settings
+    assert not outcome.states["bravo"].held
+    assert fleet["alpha"].look() == other
