@@ -13,7 +13,7 @@ export PYTEST_ADDOPTS := -o cache_dir=build/cache/pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static collection package kernel tuned tools fleet fleet-full molecule releases series-check prove check clean
+.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static collection package kernel tuned tools fleet fleet-full fleet-scale molecule releases series-check prove check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ fleet: deps rpms image ## rollout to a fleet of virtual hosts, meanwhile two tha
 
 fleet-full: deps rpms image ## every way in which a rollout can fail, and back (hours; goes on where it was interrupted)
 	@$(VENV)/python -m pytest -s -v --go-on tests/fleet
+
+fleet-scale: deps ## what a rollout itself costs the controller, with 20 and with 200 simulated hosts
+	@$(VENV)/python -m tests.bench.fleet_scale
 
 molecule: deps rpms image ## each role of the Ansible collection by itself, on a virtual host
 	@$(VENV)/python -m tests.fleet.roles
