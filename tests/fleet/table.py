@@ -33,7 +33,9 @@ def seconds(value: float | None) -> str:
 
 def default(told: str | None) -> str:
     """Return the kernel that the boot loader was told to start, from a pattern of its entries."""
-    return NOTHING if told is None else told.removeprefix("lab-").removesuffix(".conf").removesuffix("*")
+    if told is None:
+        return NOTHING
+    return told.removeprefix("lab-").removesuffix("[+.][0-9c]*").removesuffix(".conf").removesuffix("*")
 
 
 def failed_in(failed: dict[str, Any] | None) -> str:

@@ -82,6 +82,8 @@ def test_the_table_names_a_run_once_and_keeps_its_columns() -> None:
     [
         (None, "-"),
         ("lab-6.1.0-56-amd64*.conf", "6.1.0-56-amd64"),
+        ("lab-6.1.0-56-amd64[+.][0-9c]*", "6.1.0-56-amd64"),
+        ("lab-6.1.187-1.x86_64+thp[+.][0-9c]*", "6.1.187-1.x86_64+thp"),
         ("lab-6.1.187-1.x86_64+thp.conf", "6.1.187-1.x86_64+thp"),
     ],
 )
