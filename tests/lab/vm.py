@@ -270,13 +270,13 @@ class Vm:
             "IdentitiesOnly": "yes",
             "BatchMode": "yes",
             "ConnectTimeout": "20",
-            "ServerAliveInterval": "20",
             "LogLevel": "ERROR",
         }
         return ["-F", "none", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
 
     def ssh_command(self, *extra: str) -> list[str]:
-        way = ["-i", str(image.ssh_key()), "-p", str(self.port)]
+        # Here and not among the options: who connects in another way has to notice by itself that a host is gone.
+        way = ["-i", str(image.ssh_key()), "-p", str(self.port), "-o", "ServerAliveInterval=20"]
         return ["ssh", *self.ssh_options(), *way, *extra, "root@127.0.0.1"]
 
     def run(

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet import memory, releases, table
+from tests.fleet import memory, play, releases, rollouts, table
 from tests.fleet.balancer import Balancer
+from tests.fleet.hosts import Member
 from tests.fleet.memory import Memory
 from tests.fleet.table import Row
+from tests.lab.vm import Vm
 
 ROW = Row("run", "alpha", "done", "6.1.187-1.x86_64+thp", "6.1.187-1.x86_64+thp", "lab-app", "9 s", "-")
 
@@ -89,6 +91,14 @@ def test_the_table_names_a_run_once_and_keeps_its_columns() -> None:
 )
 def test_a_default_is_shown_by_its_kernel(told: str | None, shown: str) -> None:
     assert table.default(told) == shown
+
+
+def test_that_a_host_is_gone_is_left_to_the_collection_to_notice(tmp_path: Path) -> None:
+    """What a lab host that freezes shows is worth nothing if the inventory or the configuration has ssh ask."""
+    way = rollouts.way_to(Member("alpha", Vm(tmp_path / "disk", tmp_path, "alpha"), ""))
+    told = f"{way} {play.CONFIG.read_text()}".lower()
+    assert "controlpersist" in told and "userknownhostsfile" in told
+    assert "serveralive" not in told
 
 
 def test_a_release_is_known_by_its_packages(tmp_path: Path) -> None:
