@@ -50,6 +50,7 @@ PATIENCE = {
     "gate_soak_interval": 5,
     "gate_health_timeout": 30,
     "rollback_connect_timeout": 30,
+    "rollback_lock_timeout": 600,
     "rollback_return_timeout": 300,
     "rollback_reboot_timeout": 300,
     "rollback_profile_timeout": 120,
