@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from scripts.console import UserError
 from tests.fleet.hosts import Member
+from tests.lab.vm import DeadHost
 
 ANNOUNCE = Path(__file__).with_name("announce.py")
 SCRIPT = "/root/announce.py"
@@ -49,6 +51,13 @@ def wait(moment: Callable[[], bool], timeout: float) -> None:
         if time.monotonic() > deadline:
             raise UserError(f"it did not come within {timeout:.0f} s", "read the console log of the host")
         time.sleep(POLL)
+
+
+def panic(member: Member) -> None:
+    """Have its kernel die. Nothing can be asked of the host before `vm.forgive()`."""
+    # The console may say so before the command does.
+    with contextlib.suppress(DeadHost):
+        member.vm.run("echo c > /proc/sysrq-trigger", timeout=60, check=False)
 
 
 def program(member: Member, path: str, *lines: str) -> None:

@@ -49,6 +49,7 @@ PATIENCE = {
     "gate_soak_seconds": 10,
     "gate_soak_interval": 5,
     "gate_health_timeout": 30,
+    "gate_silence_timeout": 300,
     "rollback_connect_timeout": 30,
     "rollback_lock_timeout": 600,
     "rollback_return_timeout": 300,

@@ -1,4 +1,7 @@
-"""A health command that fails only after the soak has begun. One host may fail here, so the rollout goes on."""
+"""Hosts that fall ill only after their soak has begun: a health command fails, a kernel dies.
+
+As many hosts may fail here, so the rollout goes on.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +12,60 @@ from tests.fleet.hosts import Fleet
 from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator
 
+ILL, DYING, WELL = "alpha", "bravo", "charlie"
 COMMAND = "/usr/local/bin/healthy"
 SECRET = "--token=quite-a-secret"
 # A path in /run: each boot begins anew.
 ONCE = ("[ ! -e /run/healthy-once ] || exit 3", "touch /run/healthy-once")
+SOAK = "kernel_thp.fleet.gate : Wait for the end of the soak"
+SECONDS = 30
+# Far longer than a host takes to die and to come back.
+LONG = 900
 
 
-def test_a_host_that_falls_ill_in_the_soak_goes_back_and_the_next_one_is_done(
+def test_hosts_that_fall_ill_in_the_soak_go_back_and_the_next_one_is_done(
     fleet: Fleet, operator: Operator, release: Release
 ) -> None:
-    fleet.start("alpha", "bravo")
-    faults.program(fleet["alpha"], COMMAND, *ONCE)
-    faults.program(fleet["bravo"], COMMAND, "exit 0")
-    variables = {"gate_health_command": [COMMAND, SECRET], "gate_soak_seconds": 30, "gate_soak_interval": 5}
-    run = operator.start("rollout", "ill during the soak", ("alpha", "bravo"), max_failed=1, variables=variables)
+    fleet.start(ILL, DYING, WELL)
+    for name, lines in {ILL: ONCE, DYING: ("exit 0",), WELL: ("exit 0",)}.items():
+        faults.program(fleet[name], COMMAND, *lines)
+    run = operator.start(
+        "rollout",
+        "ill during the soak",
+        (ILL, DYING, WELL),
+        serial=(2, 1),
+        max_failed=2,
+        variables={
+            "gate_health_command": [COMMAND, SECRET],
+            "gate_soak_seconds": SECONDS,
+            "gate_soak_interval": 5,
+        },
+        of_hosts={DYING: {"gate_soak_seconds": LONG}},
+    )
+    run.task(SOAK)
+    dying = fleet[DYING]
+    returns = faults.console(dying, f"Linux version {dying.before.uname}")
+    faults.panic(dying)
+    run.until(returns, "the old kernel starts")
+    dying.vm.forgive()
     outcome = operator.finish(run)
     # Within the limit it does not stop, and it does not end well either.
     assert outcome.code == 2
     assert outcome.report["state"] == "finished"
-    assert outcome.results() == {"alpha": "rolled-back", "bravo": "done"}
-    step, why = outcome.failure("alpha")
+    assert outcome.results() == {ILL: "rolled-back", DYING: "rolled-back", WELL: "done"}
+    step, why = outcome.failure(ILL)
     assert step == "gate"
     told = re.search(r"after (\d+) s of soaking: the health command ended with 3", why)
     assert told is not None, why
-    assert 4 <= int(told[1]) < 30
-    expect.put_back(fleet["alpha"], outcome.states["alpha"])
-    expect.rolled_out(fleet["bravo"], outcome.states["bravo"], release)
-    soak = outcome.host("bravo")["facts"]["soak"]
-    assert soak["seconds"] > 29.9
+    assert 4 <= int(told[1]) < SECONDS
+    step, why = outcome.failure(DYING)
+    assert (step, "the host has rebooted meanwhile" in why) == ("gate", True), why
+    (took,) = (step["seconds"] for step in outcome.host(DYING)["steps"] if step["name"] == "gate")
+    assert took < LONG, "it was waited for although its soak was gone"
+    for name in (ILL, DYING):
+        expect.put_back(fleet[name], outcome.states[name])
+    expect.rolled_out(fleet[WELL], outcome.states[WELL], release)
+    soak = outcome.host(WELL)["facts"]["soak"]
+    assert soak["seconds"] > SECONDS - 0.1
     written = [run.log, *(path for path in run.directory.rglob("*") if path.is_file())]
     assert [path for path in written if SECRET in path.read_text()] == []
