@@ -173,14 +173,22 @@ class Run:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
-    def end(self) -> None:
-        """Leave nothing of it behind, whatever the test came to: workers outlive a controller that was killed."""
-        self._process.kill()
-        self._process.wait()
+    def left(self) -> list[int]:
+        """Return the processes of it that are there: workers outlive a controller that was killed for a while."""
+        found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 if self._inventory.encode() in path.read_bytes().split(b"\0"):
-                    os.kill(int(path.parent.name), signal.SIGKILL)
+                    found.append(int(path.parent.name))
+        return found
+
+    def end(self) -> None:
+        """Leave nothing of it behind, whatever the test came to."""
+        self._process.kill()
+        self._process.wait()
+        for process in self.left():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
     # What it leaves
 

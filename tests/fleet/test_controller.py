@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fleet import expect, faults
-from tests.fleet.hosts import Fleet
+from tests.fleet.hosts import Fleet, Member
 from tests.fleet.play import Run
 from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator
@@ -13,8 +13,11 @@ from tests.lab.vm import BOOT_TIMEOUT
 
 NAMES, BATCH = ("alpha", "bravo", "charlie"), ("bravo", "charlie")
 SOAK = "kernel_thp.fleet.gate : Wait for the end of the soak"
+REBOOT = "kernel_thp.fleet.kernel : Reboot into the new kernel"
 # From the start of the new kernel, so long nobody may come before it gives up.
 GIVES_UP = 180
+# A worker is through with what it asks its host at the moment.
+ASKED = 120
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +65,41 @@ def test_the_same_command_goes_on_where_each_host_was(
     )
 
 
-def test_a_host_that_rebooted_for_a_controller_that_is_gone_returns_and_is_tried_again(
-    fleet: Fleet, operator: Operator, release: Release
-) -> None:
+@pytest.fixture(scope="module")
+def reboots(killed: Run, fleet: Fleet) -> Member:
+    """A new host, rolled out to together with one that is done."""
     fleet.start("delta")
-    member, done = fleet["delta"], fleet["alpha"]
-    done.remember()
-    variables = {"kernel_reboot_timeout": GIVES_UP}
+    fleet["alpha"].remember()
+    return fleet["delta"]
+
+
+def again(operator: Operator, title: str) -> Run:
+    return operator.start("rollout", title, ("delta", "alpha"), variables={"kernel_reboot_timeout": GIVES_UP})
+
+
+def test_a_host_is_not_rebooted_for_a_controller_that_is_gone(
+    reboots: Member, fleet: Fleet, operator: Operator
+) -> None:
+    run = again(operator, "controller killed as it orders the reboot")
+    run.task(REBOOT)
+    run.kill()
+    faults.wait(lambda: not run.left(), ASKED)
+    state = reboots.look()
+    assert (state.boot_id, state.held) == (reboots.before.boot_id, True)
+    assert state.record is not None
+    assert state.record["phase"] == "armed"
+    expect.untouched(fleet["alpha"], fleet["alpha"].look())
+
+
+def test_a_host_that_rebooted_for_a_controller_that_is_gone_returns_and_is_tried_again(
+    reboots: Member, fleet: Fleet, operator: Operator, release: Release
+) -> None:
+    member, done = reboots, fleet["alpha"]
+    booting = faults.console(member, "Linux version")
     tried = faults.console(member, f"Linux version {release.uname}")
-    run = operator.start("rollout", "controller killed in the reboot", ("delta", "alpha"), variables=variables)
+    run = again(operator, "controller killed in the reboot")
+    run.task(REBOOT)
+    assert not booting(), "the run before had it reboot after all"
     run.until(tried, "the new kernel starts")
     run.kill()
     back = faults.console(member, f"Linux version {member.before.uname}")
@@ -78,9 +107,7 @@ def test_a_host_that_rebooted_for_a_controller_that_is_gone_returns_and_is_tried
     member.vm.wait_ssh()
     assert member.look().uname == member.before.uname
     expect.untouched(done, done.look())
-    outcome = operator.finish(
-        operator.start("rollout", "the new kernel tried again", ("delta", "alpha"), variables=variables)
-    )
+    outcome = operator.finish(again(operator, "the new kernel tried again"))
     assert outcome.code == 0
     assert outcome.results() == {"delta": "done", "alpha": "unchanged"}
     expect.rolled_out(member, outcome.states["delta"], release)
