@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -110,12 +111,25 @@ def release() -> Release:
 
 
 @pytest.fixture(scope="session")
-def collection() -> None:
+def alone() -> Iterator[None]:
+    """The hosts of one file fill a machine, and all use one copy of the collection: another pytest or worker waits."""
+    FLEET.mkdir(parents=True, exist_ok=True)
+    with (FLEET / "lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("fleet: another command has a fleet up, waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="session")
+def collection(alone: None) -> None:
     play.install()
 
 
 @pytest.fixture(scope="module")
-def folder(request: pytest.FixtureRequest) -> Path:
+def folder(request: pytest.FixtureRequest, alone: None) -> Path:
     """Where a file of tests leaves its hosts' consoles, its runs and their reports."""
     found = FLEET / request.path.stem
     shutil.rmtree(found, ignore_errors=True)
