@@ -81,6 +81,7 @@ tuned: deps rpms image ## the tuned profiles on hosts with kernel-thp, the stock
 tools: deps rpms image ## thp-validate and the sos plugin on hosts with the stock kernel, kernel-thp and Linux 6.12
 	@$(HOSTS) tests/tools
 
+# Of these, one file of tests has the machine for its hosts, so none runs beside another.
 fleet: deps rpms image ## rollout to a fleet of virtual hosts, meanwhile two that fail, and the fleet's table (minutes)
 	@$(VENV)/python -m pytest -s -v tests/fleet/test_rollout.py
 
@@ -102,7 +103,7 @@ series-check: deps tree ## compile every prefix of the series for each variant: 
 prove: deps tree ## show that the selftests a patch names fail without it (PATCH=8: for that one)
 	@$(PYTHON) -m scripts.prove $(PATCH)
 
-check: static package gate ## everything; what CI runs
+check: static package gate fleet ## everything; what CI runs
 	@$(HOSTS) tests/kernel tests/tuned tests/tools --ignore=tests/kernel/test_two_releases.py
 
 clean: ## delete everything that was built; keep the downloaded source and the signing key
