@@ -1,23 +1,65 @@
-"""Reboot a host within a time limit, as ansible.builtin.reboot does, and say plainly if it does not come back."""
+"""Reboot a host within a time limit, as ansible.builtin.reboot does, and see at once which kernel it came up with.
+
+A kernel that is tried reboots by itself unless somebody confirms it. Were that another task, every host of a batch
+would wait for it until all the others have rebooted: those that have to wait for a fork, and one that does not return.
+"""
 
 from __future__ import annotations
 
 import datetime
+import time
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action.reboot import ActionModule as Reboot
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Contact, Result, Variables
 
-HOLDING = "kernel_thp.fleet.record"
+HOLDING, BOOT = "kernel_thp.fleet.record", "kernel_thp.fleet.boot"
+ARGUMENTS = {
+    "state": {"type": "str", "choices": ["confirmed", "returned"], "required": True},
+    "uname": {"type": "str", "default": ""},
+    "left": {"type": "str", "default": ""},
+    "reboot_timeout": {"type": "int", "default": Reboot.DEFAULT_REBOOT_TIMEOUT},
+    "msg": {"type": "str", "default": Reboot.DEFAULT_REBOOT_MESSAGE},
+}
+# What Ansible's own knows; the others are for the module boot.
+OWN = ("reboot_timeout", "msg")
+POLL = 1.0
 
 
-class ActionModule(Contact, Reboot):  # type: ignore[misc]
+class Rebooting(Reboot):  # type: ignore[misc]
+    """As Ansible's own, for the run that holds the host, and over only when the host has said what runs."""
+
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
+        _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
+        self._task.args = {name: given[name] for name in OWN}
+        deadline = time.monotonic() + given["reboot_timeout"]
         result: Result = super().run(tmp, task_vars)
-        # It says "rebooted" as soon as the command for it went through, also of a host that was not seen again.
         if result.get("failed") and result.get("rebooted"):
-            result.update(lost_contact=True, msg=f"the host did not come back after the reboot: {result.get('msg')}")
-        return result
+            # It says "rebooted" as soon as the command for it went through, also of a host that was not seen again.
+            why = f"the host did not come back after the reboot: {result.get('msg')}"
+            return {**result, "lost_contact": True, "msg": why}
+        if result.get("failed") or self._task.check_mode:
+            return result
+        asked = {name: value for name, value in given.items() if name not in OWN}
+        return {**result, **self._arrived(asked, deadline, task_vars)}
+
+    def _arrived(self, asked: Result, deadline: float, task_vars: Variables | None) -> Result:
+        """Ask the host; its network may come and go while it starts, and asking twice does no harm."""
+        while True:
+            try:
+                # From before the reboot, and perhaps gone with it.
+                self._remove_tmp_path(self._connection._shell.tmpdir)
+                self._connection._shell.tmpdir = None
+                found: Result = self._execute_module(
+                    module_name=BOOT, module_args={**asked, "run": process.this_run()}, task_vars=task_vars
+                )
+            except AnsibleConnectionFailure:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(POLL)
+            else:
+                return {**found, "changed": True}
 
     def perform_reboot(self, task_vars: Variables, distribution: Result) -> Result:
         """Of what is done to a host this alone is no step of a module of ours, which would look by itself."""
@@ -28,3 +70,7 @@ class ActionModule(Contact, Reboot):  # type: ignore[misc]
             return {"failed": True, "rebooted": False, "start": began, "msg": found.get("msg", "")}
         done: Result = super().perform_reboot(task_vars, distribution)
         return done
+
+
+class ActionModule(Contact, Rebooting):
+    """As above, but losing the host fails."""

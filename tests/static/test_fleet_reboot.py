@@ -1,0 +1,106 @@
+"""Reboots: a host is asked what runs as soon as it answers, by the task that rebooted it, and not when others are done.
+
+What Ansible's own reboot does is left out here: it needs a host that reboots.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action.reboot import ActionModule as AnsibleReboot
+from ansible_collections.kernel_thp.fleet.plugins.action import reboot
+from ansible_collections.kernel_thp.fleet.plugins.action.reboot import ActionModule as Reboot
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import contact, process
+
+from scripts import collection
+
+UNAME = "6.1.187-1.x86_64+thp"
+CAME_BACK: dict[str, Any] = {"changed": True, "elapsed": 30, "rebooted": True}
+CONFIRMED: dict[str, Any] = {"changed": True, "reboot": False, "boot_id": "b2"}
+REBOOT, BOOT = "kernel_thp.fleet.reboot", "kernel_thp.fleet.boot"
+ROLES = collection.SOURCE / "roles"
+
+
+class Rebooted:
+    """A reboot by the plugin, of a host that answers what it is given, one after the other; and what it was asked."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, came_back: dict[str, Any], *answers: dict[str, Any] | None
+    ) -> None:
+        self.given: dict[str, Any] = {}
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.answers = list(answers)
+        self.plugin = Reboot.__new__(Reboot)
+        shell = SimpleNamespace(tmpdir="/tmp/of-the-boot-before")
+        self.plugin._connection = SimpleNamespace(_shell=shell)
+        self.plugin._task = SimpleNamespace(check_mode=False, timeout=0, args={}, action=REBOOT)
+        self.plugin._templar = SimpleNamespace(template=lambda value: value)
+
+        def run(plugin: Reboot, *_: object) -> dict[str, Any]:
+            self.given = plugin._task.args
+            return came_back
+
+        monkeypatch.setattr(contact, "keep_alive", lambda connection: None)
+        monkeypatch.setattr(AnsibleReboot, "run", run)
+        monkeypatch.setattr(self.plugin, "_execute_module", self._answer)
+        monkeypatch.setattr(self.plugin, "_remove_tmp_path", lambda path: None)
+        monkeypatch.setattr(reboot, "POLL", 0)
+
+    def _answer(self, module_name: str, module_args: dict[str, Any], task_vars: object) -> dict[str, Any]:
+        assert self.plugin._connection._shell.tmpdir is None, "what was there before the reboot is not used after it"
+        self.asked.append((module_name, module_args))
+        found = self.answers.pop(0)
+        if found is None:
+            raise AnsibleConnectionFailure("no route to host")
+        return found
+
+    def run(self, **args: object) -> dict[str, Any]:
+        self.plugin._task.args = {"state": "confirmed", "uname": UNAME, "reboot_timeout": 600, **args}
+        return dict(self.plugin.run(None, {}))
+
+
+def test_the_task_that_rebooted_a_host_confirms_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Rebooted(monkeypatch, CAME_BACK, CONFIRMED)
+    found = host.run(msg="It reboots")
+    assert host.given == {"reboot_timeout": 600, "msg": "It reboots"}
+    (asked,) = host.asked
+    assert asked[0] == BOOT
+    assert {"state": "confirmed", "uname": UNAME, "run": process.this_run()}.items() <= asked[1].items()
+    assert found == {**CAME_BACK, **CONFIRMED}
+
+
+def test_what_the_host_says_of_its_kernel_is_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Rebooted(monkeypatch, CAME_BACK, {"failed": True, "msg": "the host came back with 6.1.0"}).run()
+    assert (found["failed"], found["msg"]) == (True, "the host came back with 6.1.0")
+    assert "lost_contact" not in found
+
+
+def test_a_network_that_comes_and_goes_while_a_host_starts_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Rebooted(monkeypatch, CAME_BACK, None, None, CONFIRMED)
+    assert "failed" not in host.run()
+    assert len(host.asked) == 3
+
+
+def test_a_host_that_goes_away_again_and_stays_away_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Rebooted(monkeypatch, CAME_BACK, None).run(reboot_timeout=0)
+    assert (found["failed"], found["lost_contact"]) == (True, True)
+
+
+def test_a_host_that_does_not_come_back_is_lost_and_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Rebooted(monkeypatch, {"failed": True, "rebooted": True, "msg": "Timed out waiting for it"})
+    found = host.run()
+    assert found["lost_contact"]
+    assert found["msg"] == "the host did not come back after the reboot: Timed out waiting for it"
+    assert host.asked == []
+
+
+@pytest.mark.parametrize(("role", "file", "state"), [("kernel", "main", "confirmed"), ("rollback", "undo", "returned")])
+def test_no_host_waits_for_others_between_its_reboot_and_its_answer(role: str, file: str, state: str) -> None:
+    tasks = yaml.safe_load((ROLES / role / "tasks" / f"{file}.yml").read_text())
+    (where,) = (number for number, task in enumerate(tasks) if REBOOT in task)
+    assert tasks[where][REBOOT]["state"] == state
+    assert state not in [task[BOOT]["state"] for task in tasks[where + 1 :] if BOOT in task]
