@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, grub, systemd_boot, trial
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, grub, snapshot, systemd_boot, trial
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.grub import Grub
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.systemd_boot import SystemdBoot
@@ -204,24 +205,54 @@ def test_the_file_system_of_a_path_is_found() -> None:
 # The trial
 
 
-def test_the_trial_leaves_units_for_the_marked_boot_only_and_takes_them_away(tmp_path: Path) -> None:
-    trial.arm(tmp_path, 600)
-    trial.arm(tmp_path, 600)
-    timer = tmp_path / trial.UNITS / trial.TIMER
-    assert (tmp_path / trial.UNITS / "sysinit.target.wants" / trial.TIMER).resolve() == timer.resolve()
-    assert f"ConditionKernelCommandLine={trial.MARK}" in timer.read_text().splitlines()
-    assert "OnBootSec=600s" in timer.read_text().splitlines()
+@pytest.fixture
+def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What stands for the host's own: this machine's is not to be told anything. Returns what it was asked."""
+    program, asked = tmp_path / "bin" / "systemctl", tmp_path / "asked"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    return asked
+
+
+def test_the_trial_leaves_units_for_the_marked_boot_only_and_takes_them_away(tmp_path: Path, systemctl: Path) -> None:
+    host = tmp_path / "host"
+    trial.arm(host, 600, 30)
+    trial.arm(host, 600, 30)
+    for name in trial.WANTED:
+        unit = host / trial.UNITS / name
+        assert (host / trial.UNITS / "sysinit.target.wants" / name).resolve() == unit.resolve()
+        assert f"ConditionKernelCommandLine={trial.MARK}" in unit.read_text().splitlines()
+    assert "OnBootSec=600s" in (host / trial.UNITS / trial.TIMER).read_text().splitlines()
     assert trial.MARK in trial.arguments(30, 60, [])
+    assert trial.disarm(host)
+    assert [path for path in (host / trial.UNITS).rglob("*") if not path.is_dir()] == []
+    assert systemctl.read_text().splitlines() == [f"stop {trial.TIMER}", "daemon-reload"]
+    assert not trial.disarm(host)
+
+
+def test_in_the_trial_a_panic_reboots_whatever_sysctl_d_has_set(tmp_path: Path) -> None:
+    """As systemd would start it, on a tree in place of /proc/sys."""
+    trial.arm(tmp_path, 600, 30)
+    lines = (tmp_path / trial.UNITS / trial.PANIC).read_text().splitlines()
+    assert "After=systemd-sysctl.service" in lines
+    (start,) = (line.removeprefix("ExecStart=") for line in lines if line.startswith("ExecStart="))
+    for name in snapshot.SYSCTLS:
+        (tmp_path / "proc/sys" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "proc/sys" / name).write_text("0\n")
+    subprocess.run(shlex.split(start.replace("/proc/sys", f"{tmp_path}/proc/sys")), check=True)
+    assert snapshot.sysctls(tmp_path) == {"kernel/panic": "30", "kernel/panic_on_oops": "1"}
 
 
 def test_a_trial_that_nobody_confirmed_is_known_until_the_next_one(tmp_path: Path) -> None:
-    trial.arm(tmp_path, 600)
+    trial.arm(tmp_path, 600, 30)
     service = (tmp_path / trial.UNITS / trial.SERVICE).read_text()
     assert f"ExecStart=-/usr/bin/touch /{trial.NOTE}" in service.splitlines()
     (tmp_path / trial.NOTE).parent.mkdir(parents=True)
     (tmp_path / trial.NOTE).touch()
     assert trial.unconfirmed(tmp_path)
-    trial.arm(tmp_path, 600)
+    trial.arm(tmp_path, 600, 30)
     assert not trial.unconfirmed(tmp_path)
 
 

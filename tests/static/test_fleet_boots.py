@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import loaders, snapshot
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import booting, loaders, snapshot
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.booting import Host
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
@@ -97,4 +97,23 @@ def test_the_boot_in_which_the_kernel_was_armed_is_not_its_own(host: Host, monke
     monkeypatch.setattr(snapshot, "uname", lambda: NEW)
     monkeypatch.setattr(snapshot, "boot_id", lambda: "b0")
     with pytest.raises(Problem, match="has not rebooted"):
-        host.confirm(NEW)
+        host.confirm(NEW, 30)
+
+
+@pytest.mark.parametrize(("before", "after"), [(OLD, ["30", "1"]), (NEW, ["0", "0"])])
+def test_a_kernel_that_is_confirmed_reboots_on_panic_until_it_is_kept(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: list[str]
+) -> None:
+    """On a tree in place of /proc/sys; a kernel that ran before is not tried."""
+    monkeypatch.setattr(snapshot, "uname", lambda: NEW)
+    monkeypatch.setattr(booting, "ROOT", tmp_path)
+    found = [tmp_path / "proc/sys" / name for name in snapshot.SYSCTLS]
+    for path in found:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("0\n")
+    phase(host, records.ARMED)
+    record = host.store.read()
+    assert record is not None
+    host.store.write(record, before={**record["before"], "uname": before})
+    host.confirm(NEW, 30)
+    assert [path.read_text().strip() for path in found] == after

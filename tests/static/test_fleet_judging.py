@@ -16,6 +16,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     kernel_log,
     packages,
     repository,
+    snapshot,
     soaking,
     tuned,
 )
@@ -44,6 +45,7 @@ def seen(**host: object) -> dict[str, Any]:
         "tuned_gone": False,
         "no_watchdog": None,
         "counters": {"pressure_us": 1},
+        "configured_sysctls": {"kernel/panic": "10"},
     }
     return {"host": {**good, **host}, "record": None}
 
@@ -115,6 +117,18 @@ def test_only_a_finished_host_that_runs_the_kernel_is_left_alone(
 def test_what_a_host_lacks_and_can_do_without_is_told() -> None:
     told = ready.remarks(seen(no_watchdog="there is no hardware watchdog", counters={"pressure_us": None}))
     assert len(told) == 2
+
+
+def test_what_would_keep_a_kernel_that_panics_from_rebooting_is_told() -> None:
+    (told,) = ready.remarks(seen(configured_sysctls={"kernel/panic": "10", "kernel/panic_on_oops": "0"}))
+    assert told.startswith("sysctl.d sets kernel.panic_on_oops = 0: ")
+
+
+def test_of_what_sysctl_d_sets_the_last_one_counts() -> None:
+    said = "# /usr/lib/sysctl.d/50-a.conf\n# kernel.panic = 5\nkernel.panic=10\nkernel.pid_max = 1\n"
+    assert snapshot.configured(said) == {"kernel/panic": "10"}
+    assert snapshot.configured(f"{said}\n# /etc/sysctl.d/99-b.conf\n-kernel/panic = 0\n") == {"kernel/panic": "0"}
+    assert snapshot.configured("no such config\n") == {}
 
 
 # Order and outcome

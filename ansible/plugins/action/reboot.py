@@ -18,6 +18,7 @@ HOLDING, BOOT = "kernel_thp.fleet.record", "kernel_thp.fleet.boot"
 ARGUMENTS = {
     "state": {"type": "str", "choices": ["confirmed", "returned"], "required": True},
     "uname": {"type": "str", "default": ""},
+    "panic": {"type": "int", "default": 30},
     "left": {"type": "str", "default": ""},
     "reboot_timeout": {"type": "int", "default": Reboot.DEFAULT_REBOOT_TIMEOUT},
     "msg": {"type": "str", "default": Reboot.DEFAULT_REBOOT_MESSAGE},

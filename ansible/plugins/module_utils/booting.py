@@ -63,7 +63,7 @@ class Host:
         words = trial.arguments(wanted.panic, wanted.watchdog if not snapshot.watchdog() else 0, wanted.arguments)
         # Only what is ours will be taken off again: the host may have had one of the words itself.
         ours = [word for word in words if word not in entry.options.split() or word in record.get("arguments", [])]
-        trial.arm(ROOT, wanted.timeout)
+        trial.arm(ROOT, wanted.timeout, wanted.panic)
         record = self.store.write(record, arguments=ours)
         self.loader.set_arguments(entry, ours, [])
         self.loader.set_once(entry)
@@ -71,7 +71,7 @@ class Host:
         self.changed = True
         return True
 
-    def confirm(self, uname: str) -> None:
+    def confirm(self, uname: str, panic: int) -> None:
         """After the reboot: it is the wanted kernel, freshly started, by the entry the loader was told."""
         record = self.store.need(records.INSTALLED, records.ARMED, records.BOOTED)
         if snapshot.uname() != uname:
@@ -82,7 +82,10 @@ class Host:
         selected = self.loader.selected()
         if armed and selected is not None and not _named(self.loader.entry(uname), selected):
             raise Problem(f"the boot loader started {selected}, not the entry of {uname}", "look at `bootctl list`")
-        self.changed = trial.disarm(ROOT) or record["phase"] != records.BOOTED
+        if uname != record["before"]["uname"]:
+            # Also for what is still to come, and whatever has set them since the boot. They are put back at the end.
+            self.changed |= snapshot.set_sysctls(trial.sysctls(panic), ROOT)
+        self.changed |= trial.disarm(ROOT) or record["phase"] != records.BOOTED
         if record["phase"] != records.BOOTED:
             self.store.write(record, phase=records.BOOTED)
 
@@ -95,7 +98,7 @@ class Host:
         entry = self._found_good(uname, timeout)
         self._make_default(entry)
         self.changed |= self.loader.set_arguments(entry, [], record.get("arguments", []))
-        self.changed |= snapshot.restore_sysctls(record["before"]["sysctls"])
+        self.changed |= snapshot.set_sysctls(record["before"]["sysctls"])
 
     def turn_back(self) -> bool:
         """Have the old kernel be what is booted; say whether it has to be."""
@@ -125,7 +128,7 @@ class Host:
         if self.loader.settings() != wanted:
             self.loader.restore(wanted)
             self.changed = True
-        self.changed |= snapshot.restore_sysctls(record["before"]["sysctls"])
+        self.changed |= snapshot.set_sysctls(record["before"]["sysctls"])
 
     def _make_default(self, entry: Entry) -> None:
         if self.loader.kept(entry):

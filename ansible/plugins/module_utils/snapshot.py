@@ -40,11 +40,18 @@ def sysctls(root: Path = Path("/")) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def restore_sysctls(wanted: dict[str, str], root: Path = Path("/")) -> bool:
+def set_sysctls(wanted: dict[str, str], root: Path = Path("/")) -> bool:
     different = {name: value for name, value in wanted.items() if sysctls(root).get(name) != value}
     for name, value in different.items():
         (root / SYSCTL / name).write_text(value)
     return bool(different)
+
+
+def configured(said: str) -> dict[str, str]:
+    """Return what of that sysctl.d sets, from what `systemd-analyze cat-config` says: the last one counts."""
+    pairs = (line.partition("=") for line in said.splitlines() if "=" in line)
+    found = {name.strip().lstrip("-").replace(".", "/"): value.strip() for name, _, value in pairs}
+    return {name: found[name] for name in SYSCTLS if name in found}
 
 
 def boot() -> dict[str, Any]:
@@ -113,4 +120,5 @@ def look() -> dict[str, Any]:
         "hugepages": hugepages.read(),
         "counters": counters.read().as_dict(),
         "no_watchdog": watchdog(),
+        "configured_sysctls": configured(command.run(["systemd-analyze", "cat-config", "sysctl.d"]).out),
     }

@@ -12,7 +12,10 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, f
 # The dot makes it a parameter of a module that does not exist: neither the kernel nor init minds.
 MARK = "kernel_thp.trial"
 TIMER, SERVICE = "kernel-thp-trial.timer", "kernel-thp-trial.service"
+PANIC = "kernel-thp-trial-panic.service"
 UNITS = "etc/systemd/system"
+# What the boot starts of them.
+WANTED = (TIMER, PANIC)
 # Left when the time was over: the kernel did run, but nobody came, be it for want of a network or of a controller.
 NOTE = "var/lib/kernel-thp/unconfirmed"
 # Early, and kept in emergency mode: that is one of the ways a boot can fail.
@@ -40,6 +43,18 @@ SuccessAction=reboot-force
 Type=oneshot
 ExecStart=-/usr/bin/touch /{note}
 """
+# The command line says so, too, and that far it is in force. Then systemd sets what is in sysctl.d.
+PANIC_TEXT = """\
+[Unit]
+Description=Have the kernel that is tried reboot on panic and oops, whatever sysctl.d says
+ConditionKernelCommandLine={mark}
+DefaultDependencies=no
+After=systemd-sysctl.service
+
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -c '{settings}'
+"""
 
 
 def arguments(panic: int, watchdog: int, more: list[str]) -> list[str]:
@@ -50,27 +65,33 @@ def arguments(panic: int, watchdog: int, more: list[str]) -> list[str]:
     return words + more
 
 
+def sysctls(panic: int) -> dict[str, str]:
+    """Return what the trial sets, below /proc/sys."""
+    return {"kernel/panic": str(panic), "kernel/panic_on_oops": "1"}
+
+
 def _paths(root: Path) -> dict[Path, str]:
-    return {root / UNITS / TIMER: TIMER_TEXT, root / UNITS / SERVICE: SERVICE_TEXT}
+    return {root / UNITS / TIMER: TIMER_TEXT, root / UNITS / SERVICE: SERVICE_TEXT, root / UNITS / PANIC: PANIC_TEXT}
 
 
-def _wanted(root: Path) -> Path:
-    return root / UNITS / "sysinit.target.wants" / TIMER
+def _wanted(root: Path) -> list[Path]:
+    return [root / UNITS / "sysinit.target.wants" / name for name in WANTED]
 
 
-def arm(root: Path, seconds: int) -> None:
-    """Have the next boot with the mark end by itself after some time. Nothing happens in the present one."""
+def arm(root: Path, seconds: int, panic: int) -> None:
+    """Have the next boot with the mark end by itself after some time, and on panic and oops; not the present one."""
+    settings = "; ".join(f"echo {value} > /proc/sys/{name}" for name, value in sysctls(panic).items())
     for path, content in _paths(root).items():
-        files.put(path, content.format(mark=MARK, seconds=seconds, note=NOTE))
+        files.put(path, content.format(mark=MARK, seconds=seconds, note=NOTE, settings=settings))
     (root / NOTE).unlink(missing_ok=True)
-    link = _wanted(root)
-    link.parent.mkdir(parents=True, exist_ok=True)
-    if not link.is_symlink():
-        link.symlink_to(Path("..") / TIMER)
+    for link in _wanted(root):
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink():
+            link.symlink_to(Path("..") / link.name)
 
 
 def armed(root: Path) -> bool:
-    return _wanted(root).is_symlink() or any(path.exists() for path in _paths(root))
+    return any(link.is_symlink() for link in _wanted(root)) or any(path.exists() for path in _paths(root))
 
 
 def unconfirmed(root: Path) -> bool:
@@ -84,8 +105,7 @@ def disarm(root: Path) -> bool:
     if not armed(root):
         return False
     command.run(["systemctl", "stop", TIMER])
-    _wanted(root).unlink(missing_ok=True)
-    for path in _paths(root):
+    for path in (*_wanted(root), *_paths(root)):
         path.unlink(missing_ok=True)
     command.run(["systemctl", "daemon-reload"])
     return True

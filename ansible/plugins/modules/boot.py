@@ -28,7 +28,7 @@ options:
     type: str
     default: ""
   panic:
-    description: Seconds after which the kernel that is tried reboots when it panics.
+    description: Seconds after which the kernel that is tried reboots when it panics, for V(once) and V(confirmed).
     type: int
     default: 30
   watchdog:
@@ -113,7 +113,7 @@ def work(parameters: Parameters, check: bool) -> Result:
         )
         needs_reboot = host.try_once(trial)
     elif parameters["state"] == "confirmed":
-        host.confirm(parameters["uname"])
+        host.confirm(parameters["uname"], parameters["panic"])
     elif parameters["state"] == "kept":
         host.keep(parameters["uname"], parameters["timeout"])
     elif parameters["state"] == "returning":

@@ -23,6 +23,10 @@ options:
     description: C(uname -r) of the new kernel. For O(state=confirmed).
     type: str
     default: ""
+  panic:
+    description: Seconds after which the new kernel reboots when it panics. For O(state=confirmed).
+    type: int
+    default: 30
   left:
     description: The boot that had to end. For O(state=returned).
     type: str

@@ -60,6 +60,9 @@ def remarks(seen: Seen) -> list[str]:
     found = []
     if host["no_watchdog"]:
         found.append(f"{host['no_watchdog']}: a hang before systemd has started would need a reset by hand")
+    for name in (name for name, value in host["configured_sysctls"].items() if value == "0"):
+        told = f"sysctl.d sets {name.replace('/', '.')} = 0"
+        found.append(f"{told}: the new kernel reboots by itself all the same while it is tried, and no longer")
     if host["counters"]["pressure_us"] is None:
         found.append("no /proc/pressure/memory on the old kernel: the soak has nothing to compare memory pressure with")
     return found
