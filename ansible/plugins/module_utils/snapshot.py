@@ -113,7 +113,6 @@ def look() -> dict[str, Any]:
         "boot_id": boot_id(),
         "boot": boot(),
         "root_free_bytes": shutil.disk_usage("/").free,
-        "package_manager_busy": packages.busy(),
         "tuned": state.as_dict(),
         # The package database says that tuned is there, so no package of ours will bring it.
         "tuned_gone": not state.installed and packages.provided("tuned"),
