@@ -37,6 +37,7 @@ def seen(**host: object) -> dict[str, Any]:
     boot = {"loader": "systemd-boot", "problems": [], "free_bytes": 300 * MIB, "path": "/efi"}
     good: dict[str, Any] = {
         "root": True,
+        "machine": "x86_64",
         "rpm": True,
         "dnf": True,
         "uname": "6.1.0-56-amd64",
@@ -63,9 +64,17 @@ def test_a_good_host_is_fit_and_not_hindered() -> None:
     assert ready.remarks(seen()) == []
 
 
-@pytest.mark.parametrize(("lacks", "said"), [("root", "needs root"), ("rpm", "no RPM host"), ("dnf", "dnf is missing")])
-def test_a_host_that_is_not_one_of_ours_is_refused(lacks: str, said: str) -> None:
-    (sentence,) = ready.unfit(seen(**{lacks: False}))
+@pytest.mark.parametrize(
+    ("lacks", "instead", "said"),
+    [
+        ("root", False, "needs root"),
+        ("rpm", False, "no RPM host"),
+        ("dnf", False, "dnf is missing"),
+        ("machine", "aarch64", "this is aarch64, and kernel-thp is for x86_64"),
+    ],
+)
+def test_a_host_that_is_not_one_of_ours_is_refused(lacks: str, instead: object, said: str) -> None:
+    (sentence,) = ready.unfit(seen(**{lacks: instead}))
     assert said in sentence
 
 

@@ -73,6 +73,7 @@ def pattern(entry: Entry) -> str:
 
     The loader compares file names. A good boot takes the tries off, installing the same package again puts them back.
     After the name there is `+` and a digit, or `.conf`; that of the debug kernel of the same release goes on otherwise.
+    So do all kernels of x86_64, where alone this is used; elsewhere a kernel may be called `+64k` beside another one.
     """
     return f"{entry.name}[+.][0-9c]*"
 

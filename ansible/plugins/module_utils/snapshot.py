@@ -107,6 +107,7 @@ def look() -> dict[str, Any]:
     state = tuned.read()
     return {
         "root": os.geteuid() == 0,
+        "machine": platform.machine(),
         "rpm": command.run(["rpm", "--version"]).code == 0,
         "dnf": command.run(["dnf", "--version"]).code == 0,
         "uname": uname(),

@@ -8,6 +8,7 @@ from typing import Any
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 
 MIB = 1 << 20
+MACHINE = "x86_64"
 Seen = Mapping[str, Any]
 
 
@@ -16,6 +17,7 @@ def unfit(seen: Seen) -> list[str]:
     host = seen["host"]
     checks = {
         "this needs root; use become": host["root"],
+        f"this is {host['machine']}, and kernel-thp is for {MACHINE}; leave the host out": host["machine"] == MACHINE,
         "rpm is missing: this is no RPM host": host["rpm"],
         "dnf is missing; install it": host["dnf"],
     }
