@@ -126,6 +126,7 @@ def test_only_a_finished_host_that_runs_the_kernel_is_left_alone(
 def test_what_a_host_lacks_and_can_do_without_is_told() -> None:
     told = ready.remarks(seen(no_watchdog="there is no hardware watchdog", counters={"pressure_us": None}))
     assert len(told) == 2
+    assert "memory pressure is compared with nothing" in told[1]
 
 
 def test_what_would_keep_a_kernel_that_panics_from_rebooting_is_told() -> None:
@@ -342,6 +343,13 @@ def test_a_host_that_fares_worse_does_not(until: Counters, said: str) -> None:
 )
 def test_at_the_limit_and_with_too_few_faults_it_still_passes(until: Counters) -> None:
     assert judged(at(1000), at(50), until) == []
+
+
+def test_pressure_is_not_judged_where_there_were_no_figures_before_either() -> None:
+    assert judged(at(1000, None), at(50, None), at(150, None)) == []
+    # What the old kernel had is not known, so the limit alone counts.
+    (sentence,) = judged(at(1000, None), at(50), at(150, 10_100_000))
+    assert "10.0 % is allowed" in sentence
 
 
 def test_until_it_is_over_only_kills_count() -> None:

@@ -68,7 +68,8 @@ def judge(before: Figures, soak: Figures, limits: Limits, over: bool) -> list[st
 
 
 def _pressure(before: Figures, soak: Figures, limits: Limits) -> str | None:
-    if limits.pressure is None:
+    if limits.pressure is None or (before.pressure is None and soak.pressure is None):
+        # Without PSI before as well: preflight has told of it, and it is not the new kernel that takes it away.
         return None
     if soak.pressure is None:
         return "this kernel has no /proc/pressure/memory, so memory pressure cannot be judged"

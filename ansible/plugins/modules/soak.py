@@ -34,7 +34,9 @@ options:
     default: 60
     type: int
   pressure:
-    description: Percent of the time that processes may wait for memory, more than before. Negative is not judged.
+    description: >-
+      Percent of the time that processes may wait for memory, more than before. Negative is not judged, nor is a host
+      that has no such figures now and had none before.
     default: 10.0
     type: float
   oom_kills:

@@ -66,7 +66,8 @@ def remarks(seen: Seen) -> list[str]:
         told = f"sysctl.d sets {name.replace('/', '.')} = 0"
         found.append(f"{told}: the new kernel reboots by itself all the same while it is tried, and no longer")
     if host["counters"]["pressure_us"] is None:
-        found.append("no /proc/pressure/memory on the old kernel: the soak has nothing to compare memory pressure with")
+        what = "the old kernel has no /proc/pressure/memory (psi=0?)"
+        found.append(f"{what}: memory pressure is compared with nothing, and not judged if the new one has none either")
     return found
 
 
