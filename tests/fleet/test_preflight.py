@@ -86,6 +86,13 @@ def test_tuned_is_missing(fleet: Fleet, member: Member, operator: Operator) -> N
     member.remember()
 
 
+def test_a_health_command_that_cannot_be_run(fleet: Fleet, member: Member, operator: Operator) -> None:
+    faults.program(member, "/usr/local/bin/healthy", "exit 0")
+    member.vm.run("chmod 0644 /usr/local/bin/healthy")
+    outcome = rollout(operator, "mistyped health command", gate_health_command=["/usr/local/bin/healthy", "--all"])
+    expect_refused(outcome, fleet, "the health command cannot be run: /usr/local/bin/healthy: Permission denied")
+
+
 def test_a_host_that_does_not_answer(fleet: Fleet, member: Member, operator: Operator) -> None:
     """Last: its host is another one after it was started again."""
     member.vm.power_off()

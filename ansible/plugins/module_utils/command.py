@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
 TIMEOUT = 300.0
-NOT_THERE = 127
+# As a shell has it.
+NOT_RUN, NOT_THERE = 126, 127
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a program said, and its exit code."""
+    """What a program said, and its exit code; or why it could not be started."""
 
     code: int
     out: str
     err: str
+    started: bool = True
 
     @property
     def last(self) -> str:
@@ -29,7 +31,7 @@ class Done:
 
 
 def run(command: Sequence[str], timeout: float | None = TIMEOUT) -> Done:
-    """Run a program to its end. One that is not there ends with 127; one that takes too long is a problem."""
+    """Run a program to its end. One that cannot be started ends as in a shell; one that takes too long is a problem."""
     try:
         done = subprocess.run(
             command,
@@ -42,7 +44,10 @@ def run(command: Sequence[str], timeout: float | None = TIMEOUT) -> Done:
             env={**os.environ, "LC_ALL": "C", "LANGUAGE": ""},
         )
     except FileNotFoundError:
-        return Done(NOT_THERE, "", f"{command[0]} is not installed")
+        # Or, of a script, what its first line names.
+        return Done(NOT_THERE, "", f"{command[0]} is not installed", started=False)
+    except OSError as error:
+        return Done(NOT_RUN, "", f"{command[0]}: {error.strerror}", started=False)
     except subprocess.TimeoutExpired:
         raise Problem(f"`{' '.join(command)}` did not end within {timeout:.0f} s", "see what it waits for") from None
     return Done(done.returncode, done.stdout, done.stderr)

@@ -13,7 +13,7 @@ description:
 author: kernel-thp project (@kernel-thp)
 options:
   seconds:
-    description: How long.
+    description: How long. With 0 it is looked at once.
     default: 300
     type: int
   interval:
@@ -117,6 +117,8 @@ def unhealthy(parameters: Parameters) -> list[str]:
         done = command.run(words, parameters["health_timeout"])
     except Problem:
         return [f"the health command did not end within {parameters['health_timeout']} s"]
+    if not done.started:
+        return [f"the health command cannot be run: {done.err}"]
     return [f"the health command ended with {done.code}"] if done.code != 0 else []
 
 
@@ -139,7 +141,7 @@ def work(parameters: Parameters, _check: bool) -> Result:
         "changed": False,
     }
     if problems:
-        when = f"after {found.seconds:.0f} s of soaking: "
+        when = f"after {found.seconds:.0f} s of soaking: " if parameters["seconds"] else ""
         return {**result, "failed": True, "msg": when + " / ".join(problems)}
     return result
 
