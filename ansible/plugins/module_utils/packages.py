@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import platform
 import re
 import time
 from collections.abc import Sequence
@@ -22,6 +23,11 @@ NEVRA = "%{NEVRA}\\n"
 LOCKED = 200
 PID_FILES = ("var/cache/dnf", "var/lib/dnf")
 POLL = 2.0
+# What comes first of a line in its table of a transaction, and how it says what such a package replaces: dnf 4 and 5 do
+# not wrap lines at the same place, nor in the middle of a name.
+TOUCHED = r"(\S+)\s+({machine}|noarch|i[3-6]86)\s"
+REPLACED = r"replacing\s+(\S+\.({machine}|noarch|i[3-6]86))\s"
+LEFT_OUT = "Skipping packages"
 # The lines of dnf's output that say what is wrong; not a heading, and not the settings it lists after some errors.
 REASON = re.compile(r"^(Error: .|Problem:|- )|FAILED|Public key for|do not have any GPG public keys")
 
@@ -100,6 +106,32 @@ def reason(out: str, err: str) -> str:
     lines = [line.strip() for line in (err + out).splitlines() if line.strip()]
     said = [line for line in lines if REASON.search(line)] or lines[-2:]
     return " / ".join(dict.fromkeys(said[:3]))[:400] or "it said nothing"
+
+
+def family(nevra: str) -> str:
+    """Return name and architecture of a package, which stay the same when it is replaced by another version."""
+    name, _, arch = nevra.rpartition(".")
+    return f"{name.rsplit('-', 2)[0]}.{arch}"
+
+
+def touched(said: str, machine: str) -> list[str]:
+    """Return the families of the packages that a transaction installs or replaces, from what dnf says of it."""
+    table = said.partition(LEFT_OUT)[0]
+    found = {f"{name}.{arch}" for name, arch in re.findall(TOUCHED.format(machine=machine), table)}
+    return sorted(found | {name for name, _ in re.findall(REPLACED.format(machine=machine), table)})
+
+
+def download(wanted: Sequence[str], lock_timeout: float) -> list[str]:
+    """Have dnf fetch all that an install needs and check every signature. Return the families of what it touches."""
+    words = ["install", "--downloadonly", *wanted]
+    said = dnf(words, lock_timeout, "look at the packages' signatures and dependencies")
+    found = touched(said, platform.machine())
+    unseen = [name for name in wanted if family(name) not in found]
+    if unseen:
+        # What the rollout adds could not be told from what others do meanwhile.
+        what = f"what dnf says of its transaction does not name {', '.join(unseen)}"
+        raise Problem(what, "see whether debuglevel in /etc/dnf/dnf.conf keeps it from saying that")
+    return found
 
 
 def change(before: Sequence[str], after: Sequence[str]) -> dict[str, list[str]]:

@@ -97,6 +97,7 @@ def begin(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str, 
         "before": before,
         "packages": {"added": [], "removed": []},
         "packages_before": None,
+        "packages_touched": None,
         "armed_in": None,
         "previous": previous,
     }

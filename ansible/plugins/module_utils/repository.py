@@ -78,12 +78,6 @@ def uname(provides: Sequence[str]) -> str:
     return names.pop()
 
 
-def download(nevras: Sequence[str], lock_timeout: float) -> None:
-    """Have dnf fetch everything the install needs and check every signature, and install nothing."""
-    words = ["install", "--downloadonly", *nevras]
-    packages.dnf(words, lock_timeout, "look at the packages' signatures and dependencies")
-
-
 @contextmanager
 def opened(names: Sequence[str], check_metadata: bool, leave_no_trace: bool) -> Iterator[Repository]:
     if not leave_no_trace:

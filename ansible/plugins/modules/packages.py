@@ -9,8 +9,8 @@ short_description: Install exact packages by dnf, and take that back
 version_added: 1.0.0
 description:
   - Installs packages beside what is there, with signatures checked, asks rpm for each, and records what was added and
-    removed, dependencies included.
-  - Taking back removes what was added, nothing else, and installs what was removed.
+    removed, dependencies included. What somebody else installs meanwhile is not counted.
+  - Taking back removes what was added, nothing else, and installs what was removed or replaced by a newer version.
 author: kernel-thp project (@kernel-thp)
 options:
   state:
@@ -75,9 +75,7 @@ def install(parameters: Parameters, check: bool) -> Result:
     record = store.need(records.BEGUN, records.INSTALLING, records.INSTALLED, records.ARMED, records.BOOTED)
     if not missing and record["phase"] not in (records.BEGUN, records.INSTALLING):
         return {"changed": False, "added": [], "removed": []}
-    # What was there is noted first: a transaction that is cut off by a power failure can be taken back, too.
-    if record["phase"] != records.INSTALLING:
-        record = store.write(record, phase=records.INSTALLING, packages_before=packages.installed())
+    record = store.write(record, phase=records.INSTALLING, **_noted(record, missing, parameters["lock_timeout"]))
     if missing:
         packages.dnf(["install", *missing], parameters["lock_timeout"], "see /var/log/dnf.log on the host")
     lacking = packages.missing(parameters["packages"])
@@ -86,14 +84,30 @@ def install(parameters: Parameters, check: bool) -> Result:
             f"dnf says it is done, rpm does not know {', '.join(lacking)}", "see /var/log/dnf.log on the host"
         )
     made = _account(record)
-    store.write(record, phase=records.INSTALLED, packages=made, packages_before=None)
+    store.write(record, phase=records.INSTALLED, packages=made, packages_before=None, packages_touched=None)
     return {**difference(made["removed"], made["added"]), "changed": bool(missing), **made}
+
+
+def _noted(record: Record, missing: list[str], lock_timeout: int) -> Record:
+    """Return what is noted first, so that a transaction which is cut off by a power failure can be taken back, too.
+
+    Others install packages before, after such an end, and perhaps in between. So it is also noted which ones dnf is
+    going to touch, and what there is only when it has had its turn for that.
+    """
+    touched = set(packages.download(missing, lock_timeout) if missing else [])
+    if record["phase"] == records.INSTALLING:
+        return {"packages_touched": sorted(touched | set(record["packages_touched"]))}
+    return {"packages_touched": sorted(touched), "packages_before": packages.installed()}
 
 
 def _account(record: Record) -> dict[str, list[str]]:
     """Return what the rollout added and removed: what an earlier run recorded, and what has come since then."""
-    changed = packages.change(record["packages_before"] or [], packages.installed())
-    return records.together([{"packages": changed}, record])
+    changed = packages.change(record["packages_before"], packages.installed())
+    ours = {
+        how: [name for name in names if packages.family(name) in record["packages_touched"]]
+        for how, names in changed.items()
+    }
+    return records.together([{"packages": ours}, record])
 
 
 def restore(parameters: Parameters, check: bool) -> Result:
@@ -107,14 +121,17 @@ def restore(parameters: Parameters, check: bool) -> Result:
     if record["packages_before"] is not None:
         made = _account(record)
         if not check:
-            record = store.write(record, packages=made, packages_before=None)
+            record = store.write(record, packages=made, packages_before=None, packages_touched=None)
     else:
         made = record["packages"]
     installed = packages.installed()
     to_remove = [name for name in made["added"] if name in installed]
     to_install = [name for name in made["removed"] if name not in installed]
     if not check:
-        _remove(to_remove, parameters["lock_timeout"])
+        # An older version takes the place of the newer one: what others need would else have to go in between.
+        replaced = [packages.family(name) for name in to_install]
+        alone = [name for name in to_remove if packages.family(name) not in replaced]
+        _remove(alone, parameters["lock_timeout"])
         if to_install:
             packages.dnf(["install", *to_install], parameters["lock_timeout"], "install them by hand")
     return {**difference(to_remove, to_install), "added": to_install, "removed": to_remove}
@@ -125,7 +142,7 @@ def _remove(names: list[str], lock_timeout: int) -> None:
         return
     others = packages.dependents(names)
     if others:
-        what = f"{', '.join(others)} came later and would be removed with what the rollout installed"
+        what = f"{', '.join(others)} needs what the rollout installed, and would be removed with it"
         raise Problem(what, "remove them by hand, then run rollback.yml again")
     # Dependencies that nobody needs any more stay, unless they are in the list themselves.
     words = ["--setopt=clean_requirements_on_remove=0", "remove", *names]

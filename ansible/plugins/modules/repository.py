@@ -82,7 +82,7 @@ def work(parameters: Parameters, check: bool) -> Result:
     if parameters["state"] == "downloaded":
         wanted = packages.missing(parameters["packages"])
         if wanted and not check:
-            repository.download(wanted, parameters["lock_timeout"])
+            packages.download(wanted, parameters["lock_timeout"])
         return {"changed": False}
     packages.wait_idle(parameters["lock_timeout"])
     with repository.opened(parameters["repositories"], parameters["check_metadata"], check) as found:

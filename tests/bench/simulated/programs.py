@@ -109,7 +109,11 @@ def dnf(words: Words) -> int:
     verb, *names = operands(words)
     if verb == "repoquery":
         query(words, names)
-    elif verb == "install" and "--downloadonly" not in words:
+    elif verb == "install" and "--downloadonly" in words:
+        for name in names:
+            full, _, arch = name.rpartition(".")
+            print(f" {full.rsplit('-', 2)[0]} {arch} {'-'.join(full.rsplit('-', 2)[1:])} kernel-thp 1 k")
+    elif verb == "install":
         install(names)
     elif verb == "remove":
         put(installed=[name for name in state()["installed"] if name not in names])
