@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +233,49 @@ def test_a_step_that_was_cut_off_writes_before_the_next_run_and_not_after(tmp_pa
     assert child.wait() == 0
     with pytest.raises(Problem, match="run r2 of here works on this host"), holder.step("r1", folder=tmp_path):
         pass
+
+
+TRANSACTION = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import holder, packages
+with holder.step("r1", folder=Path(sys.argv[2])):
+    packages.dnf(["install", "x"], 0, "")
+"""
+# It says that it has begun, and ends when it is told to.
+SLOW = """\
+#!/bin/sh
+[ "$1" != --version ] || exit 0
+touch {folder}/begun
+until [ -e {folder}/may-end ]; do sleep 0.1; done
+rm {folder}/begun
+"""
+
+
+def test_a_transaction_whose_module_was_killed_is_waited_for(tmp_path: Path) -> None:
+    """Of dnf only what counts here: it is a program of its own, which goes on."""
+    programs, folder = tmp_path / "bin", tmp_path / "record"
+    programs.mkdir()
+    for name, content in {"dnf": SLOW.format(folder=tmp_path), "rpm": f"#!/bin/sh\necho {tmp_path}\n"}.items():
+        (programs / name).write_text(content)
+        (programs / name).chmod(0o755)
+    holder.take("r1", "here", folder=folder)
+    words = [sys.executable, "-c", TRANSACTION, str(collection.link()), str(folder)]
+    child = subprocess.Popen(words, env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"})
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "begun").exists():
+        assert time.monotonic() < deadline and child.poll() is None
+        time.sleep(0.1)
+    child.kill()
+    child.wait()
+    # Neither by the run that takes over, nor by the one whose connection it was.
+    for run in ("r2", "r1"):
+        with pytest.raises(Problem, match="a step of run r1 of here has been under way"):
+            holder.take(run, "here", instead_of="r1", timeout=0, folder=folder)
+    (tmp_path / "may-end").touch()
+    assert holder.take("r2", "here", instead_of="r1", timeout=60, folder=folder) is None
+    assert not (tmp_path / "begun").exists()
 
 
 def test_a_step_that_was_killed_holds_nothing_up(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Done:
         return lines[-1][:300] if lines else "it said nothing"
 
 
-def run(command: Sequence[str], timeout: float | None = TIMEOUT) -> Done:
+def run(command: Sequence[str], timeout: float | None = TIMEOUT, descriptors: Sequence[int] = ()) -> Done:
     """Run a program to its end. One that cannot be started ends as in a shell; one that takes too long is a problem."""
     try:
         done = subprocess.run(
@@ -41,6 +41,7 @@ def run(command: Sequence[str], timeout: float | None = TIMEOUT) -> Done:
             errors="replace",
             timeout=timeout,
             check=False,
+            pass_fds=descriptors,
             env={**os.environ, "LC_ALL": "C", "LANGUAGE": ""},
         )
     except FileNotFoundError:

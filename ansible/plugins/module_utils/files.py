@@ -60,10 +60,13 @@ def put(path: Path, content: str | None, mode: int = 0o644) -> bool:
 
 
 @contextmanager
-def locked(path: Path, timeout: float) -> Iterator[bool]:
-    """Have a lock that nobody else has, and say whether it was to be had in time. It goes with the process."""
+def locked(path: Path, timeout: float) -> Iterator[int | None]:
+    """Have a lock that nobody else has; yield its descriptor, or None if it was not to be had in time.
+
+    It goes with the last process that has the descriptor.
+    """
     with path.open("w") as handle:
-        yield _lock(handle.fileno(), time.monotonic() + timeout)
+        yield handle.fileno() if _lock(handle.fileno(), time.monotonic() + timeout) else None
 
 
 def _lock(descriptor: int, deadline: float) -> bool:

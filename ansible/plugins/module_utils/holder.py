@@ -17,6 +17,8 @@ NAME, LOCK = "holder.json", ".lock"
 PATIENCE = 300.0
 Holder = dict[str, Any]
 MaybeHolder = Optional[Holder]
+# The descriptor of the lock, while a step is under way.
+_under_way: list[int] = []
 
 
 def path(folder: Path = FOLDER) -> Path:
@@ -32,18 +34,18 @@ def read(folder: Path = FOLDER) -> MaybeHolder:
 
 
 @contextmanager
-def _alone(timeout: float, folder: Path) -> Iterator[None]:
+def _alone(timeout: float, folder: Path) -> Iterator[int]:
     """Be the only one who changes the host or who holds it.
 
     A step that was cut off from its controller goes on, and is waited for: nobody can know what it is going to do.
     """
-    with files.locked(folder / LOCK, timeout) as is_ours:
-        if not is_ours:
+    with files.locked(folder / LOCK, timeout) as lock:
+        if lock is None:
             other = read(folder)
             who = f"run {other['run']} of {other['controller']}" if other else "another run"
             what = f"a step of {who} has been under way on this host for more than {timeout:.0f} s"
             raise Problem(what, "see what it does (ps, /var/log/dnf.log), and try again when it has ended")
-        yield
+        yield lock
 
 
 def take(
@@ -77,10 +79,19 @@ def release(me: str, folder: Path = FOLDER) -> None:
 def step(me: str, timeout: float = PATIENCE, folder: Path = FOLDER) -> Iterator[None]:
     """Change the host for a run that holds it: from its first look to what it writes last, no other one can."""
     _expect(me, folder)
-    with _alone(timeout, folder):
+    with _alone(timeout, folder) as lock:
         # It has changed hands if this one had to wait, or came late.
         _expect(me, folder)
-        yield
+        _under_way.append(lock)
+        try:
+            yield
+        finally:
+            _under_way.remove(lock)
+
+
+def step_under_way() -> tuple[int, ...]:
+    """Return what a program has to inherit that may outlive its module: the step is over only when that is, too."""
+    return tuple(_under_way)
 
 
 def _expect(me: str, folder: Path) -> None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files, holder
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
 # A key that became trusted is no package, and dnf does not handle it as one.
@@ -74,7 +74,8 @@ def wait_idle(timeout: float) -> None:
 def dnf(words: Sequence[str], lock_timeout: float, todo: str) -> str:
     """Run dnf to its end, however long that takes: a transaction must not be cut off. Only waiting has a limit.
 
-    Signatures are checked whatever the host's own configuration says, and no old kernel makes room for a new one.
+    Signatures are checked whatever the host's own configuration says, and no old kernel makes room for a new one. The
+    module may be cut off all the same, with its connection: the step that it was goes on until dnf is through.
     """
     options = ["-y", "--setopt=gpgcheck=1", "--setopt=*.gpgcheck=1", "--setopt=installonly_limit=0"]
     if _version() < 5:
@@ -82,7 +83,7 @@ def dnf(words: Sequence[str], lock_timeout: float, todo: str) -> str:
     deadline = time.monotonic() + lock_timeout
     while True:
         wait_idle(max(0.0, deadline - time.monotonic()))
-        done = command.run(["dnf", *options, *words], timeout=None)
+        done = command.run(["dnf", *options, *words], timeout=None, descriptors=holder.step_under_way())
         if done.code != LOCKED or time.monotonic() > deadline:
             break
         time.sleep(POLL)

@@ -102,8 +102,8 @@ def validate(selftests: bool, timeout: float) -> dict[str, Any]:
     if not selftests:
         return ask(selftests, timeout)
     began = time.monotonic()
-    with files.locked(LOCK, timeout) as is_ours:
-        if not is_ours:
+    with files.locked(LOCK, timeout) as lock:
+        if lock is None:
             raise Problem(f"other selftests have been running for {timeout:.0f} s", "see what they wait for")
         return ask(selftests, timeout - (time.monotonic() - began))
 

@@ -115,9 +115,6 @@ def restore(parameters: Parameters, check: bool) -> Result:
     record = store.read() if check else store.need(records.ROLLING_BACK)
     if record is None:
         return {"changed": False, "added": [], "removed": []}
-    if not check:
-        # A dnf whose module was cut off goes on without it, and what it is about to add has to be known.
-        packages.wait_idle(parameters["lock_timeout"])
     if record["packages_before"] is not None:
         made = _account(record)
         if not check:
