@@ -20,16 +20,19 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     soaking,
     tuned,
 )
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.counters import Counters
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.soaking import Limits
+from ansible_collections.kernel_thp.fleet.plugins.modules import profile
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import order, ready
 
 from tests.lab import splats
 
 SAMPLES = Path(__file__).resolve().parent / "splats"
 MIB = 1 << 20
-TARGET = {"release": "1", "uname": "1.x86_64+thp", "packages": []}
+TARGET = {"release": "1", "uname": "1.x86_64+thp", "packages": ["core-1", "tools-1"]}
 
 
 def seen(**host: object) -> dict[str, Any]:
@@ -51,8 +54,8 @@ def seen(**host: object) -> dict[str, Any]:
     return {"host": {**good, **host}, "record": None}
 
 
-def record(phase: str, release: str = "1") -> dict[str, Any]:
-    return {"phase": phase, "target": {"release": release}, "previous": None}
+def record(phase: str, release: str = "1", tools: str = "tools-1") -> dict[str, Any]:
+    return {"phase": phase, "target": {"release": release, "packages": [tools, "core-1"]}, "previous": None}
 
 
 # Readiness
@@ -121,6 +124,14 @@ def test_only_a_finished_host_that_runs_the_kernel_is_left_alone(
     phase: str, release: str, uname: str, finished: bool
 ) -> None:
     assert ready.finished({**seen(uname=uname), "record": record(phase, release)}, TARGET) == finished
+
+
+def test_a_host_that_could_have_newer_tools_is_not_done() -> None:
+    host = {**seen(uname="1.x86_64+thp"), "record": record("done", tools="tools-0")}
+    assert not ready.finished(host, TARGET)
+    # They need no room for a kernel.
+    host["host"]["boot"]["free_bytes"] = 0
+    assert ready.hindered(host, TARGET, 200, 1024, need_watchdog=False) == []
 
 
 def test_what_a_host_lacks_and_can_do_without_is_told() -> None:
@@ -283,6 +294,29 @@ def test_our_profile_comes_after_the_others_and_before_kernel_settings(before: l
 )
 def test_only_what_is_in_force_counts_as_active(said: str, names: list[str]) -> None:
     assert tuned.active(said) == names
+
+
+@pytest.mark.parametrize(("added", "applied"), [([], 0), (["tuned-profiles-thp-2-1.noarch"], 1)])
+def test_a_profile_that_is_in_force_is_applied_again_when_its_package_is_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, added: list[str], applied: int
+) -> None:
+    state = tuned.State(True, True, "enabled", ["virtual-guest", "thp-shrinker"], None, None)
+    store = Store(tmp_path)
+    store.write(
+        {
+            "schema": records.SCHEMA,
+            "phase": records.BOOTED,
+            "before": {"tuned": state.as_dict()},
+            "packages": {"added": added, "removed": []},
+        }
+    )
+    asked: list[list[str]] = []
+    monkeypatch.setattr(profile, "Store", lambda: store)
+    monkeypatch.setattr(tuned, "read", lambda: state)
+    monkeypatch.setattr(tuned, "verified", lambda: None)
+    monkeypatch.setattr(tuned, "apply", lambda profiles, timeout: asked.append(profiles))
+    found = profile.apply({"name": "thp-shrinker", "timeout": 60}, check=False)
+    assert (found["changed"], asked) == (bool(applied), [state.active] * applied)
 
 
 # The kernel's log

@@ -40,13 +40,13 @@ BEFORE: dict[str, Any] = {
 }
 
 
-def target(release: str) -> dict[str, Any]:
-    core = f"kernel-thp-core-{release}.x86_64"
-    return {"release": release, "uname": f"{release}.x86_64+thp", "packages": [core]}
+def target(release: str, tools: str = "1") -> dict[str, Any]:
+    packages = [f"kernel-thp-core-{release}.x86_64", f"thp-tools-{tools}.noarch"]
+    return {"release": release, "uname": f"{release}.x86_64+thp", "packages": packages}
 
 
-def begin(old: Record | None, release: str, uname: str = "6.1.0-56-amd64") -> Record:
-    return records.begin(old, "run", target(release), {**BEFORE, "uname": uname})
+def begin(old: Record | None, release: str, uname: str = "6.1.0-56-amd64", tools: str = "1") -> Record:
+    return records.begin(old, "run", target(release, tools), {**BEFORE, "uname": uname})
 
 
 def done(release: str, previous: Record | None = None, added: str = "", removed: str = "") -> Record:
@@ -95,6 +95,23 @@ def test_a_finished_rollout_that_is_taken_up_again_keeps_what_it_found_and_did()
     old = done("1", added="a b")
     again = begin(old, "1", uname="6.1.187-1.x86_64+thp")
     assert again == {**old, "phase": records.BEGUN}
+
+
+def test_newer_tools_for_a_kernel_that_is_done_are_a_rollout_of_their_own() -> None:
+    first = done("1", added="core-1 tools-1")
+    second = begin(first, "1", uname=first["target"]["uname"], tools="2")
+    assert (second["phase"], second["previous"]) == (records.BEGUN, first)
+    assert second["before"]["uname"] == first["target"]["uname"], "a failure does not take the kernel, too"
+    assert second["target"] == target("1", "2")
+    undone = {**second, "phase": records.ROLLED_BACK}
+    assert begin(undone, "1", tools="2")["previous"] == first
+    assert begin(undone, "1")["target"] == first["target"]
+
+
+def test_a_rollout_in_the_middle_goes_on_with_tools_that_came_meanwhile() -> None:
+    old = {**begin(None, "1"), "phase": records.BOOTED}
+    again = begin(old, "1", uname="6.1.187-1.x86_64+thp", tools="2")
+    assert again == {**old, "target": target("1", "2")}
 
 
 def test_a_second_release_finds_the_first_and_remembers_it() -> None:

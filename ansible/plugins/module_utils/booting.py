@@ -175,4 +175,5 @@ def plan(state: str, uname: str, record: records.MaybeRecord) -> tuple[dict[str,
     now = {"default": next(iter(settings.values())), "once": once}
     old = record["before"]["uname"] if record and records.unfinished(record) else snapshot.uname()
     default = uname if state == "kept" else old
-    return now, {"default": f"the entry of {default}", "once": uname if state == "once" else None}
+    tried = uname if state == "once" and uname != snapshot.uname() else None
+    return now, {"default": f"the entry of {default}", "once": tried}

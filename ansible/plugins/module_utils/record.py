@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
@@ -72,19 +72,26 @@ def unfinished(record: MaybeRecord) -> bool:
     return record is not None and record["phase"] not in FINISHED
 
 
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Say whether two targets are one: of the same release, a profile or a tool may be newer."""
+    return one["release"] == other["release"] and sorted(one["packages"]) == sorted(other["packages"])
+
+
 def begin(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str, Any]) -> Record:
-    """Return the record to go on with: the one that is there if it is about the same release, else a new one.
+    """Return the record to go on with: the one that is there if it is about the same target, else a new one.
 
     What the host was like before is taken once, so that a rollout that is taken up again does not take its own doings
-    for what it found.
+    for what it found. One in the middle goes on also with packages that have become newer since.
     """
     if old is not None and old["phase"] == ROLLED_BACK and old["previous"] is not None:
         # A later release was undone, so the host is where the rollout before it had left it.
-        old = old["previous"] if old["previous"]["target"]["release"] == target["release"] else old
-    if old is not None and old["phase"] != ROLLED_BACK and old["target"]["release"] == target["release"]:
-        return {**old, "run": run, "phase": BEGUN if old["phase"] == DONE else old["phase"]}
+        old = old["previous"] if same(old["previous"]["target"], target) else old
+    if old is not None and old["phase"] == DONE and same(old["target"], target):
+        return {**old, "run": run, "phase": BEGUN}
     if unfinished(old):
         assert old is not None
+        if old["target"]["release"] == target["release"]:
+            return {**old, "run": run, "target": target}
         what = f"a rollout of {old['target']['release']} on this host is not finished ({old['phase']})"
         raise Problem(what, f"finish it with preflight_release={old['target']['release']}, or run rollback.yml")
     previous = old["previous"] if old is not None and old["phase"] == ROLLED_BACK else old

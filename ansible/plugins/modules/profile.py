@@ -70,7 +70,9 @@ def apply(parameters: Parameters, check: bool) -> Result:
         return result
     if not state.installed:
         raise Problem("tuned is not installed", "install tuned, or mend its installation")
-    if state.active == wanted and state.enabled == "enabled" and tuned.verified() is None:
+    # What tuned has in force is what it once read, and this rollout may have brought another version of the profile.
+    brought = record["packages"]["added"] if record else []
+    if not brought and state.active == wanted and state.enabled == "enabled" and tuned.verified() is None:
         return {**result, "changed": False}
     tuned.apply(wanted, parameters["timeout"])
     return {**result, "changed": True}

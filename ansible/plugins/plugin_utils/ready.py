@@ -72,12 +72,12 @@ def remarks(seen: Seen) -> list[str]:
 
 
 def finished(seen: Seen, target: Mapping[str, Any]) -> bool:
-    """Say whether this release was rolled out here and runs; whether the host is healthy is not looked at."""
+    """Say whether just this was rolled out here and runs; whether the host is healthy is not looked at."""
     record = seen["record"]
     return bool(
         record
         and record["phase"] == records.DONE
-        and record["target"]["release"] == target["release"]
+        and records.same(record["target"], target)
         and seen["host"]["uname"] == target["uname"]
     )
 
