@@ -1,4 +1,7 @@
-"""Hosts that lose their power: with the kernel installed and not yet booted, and while it boots for the first time."""
+"""Hosts that lose their power: with the kernel installed and not yet booted, and while it boots for the first time.
+
+The last one does not get it back, and another host of its batch is waiting meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from tests.fleet import expect, faults
 from tests.fleet.hosts import Fleet, Member
 from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator, Outcome
+
+# From the start of the new kernel, so long nobody may come before it gives up: enough for one reboot, not for two.
+GIVES_UP = 180
 
 
 @pytest.fixture
@@ -54,3 +60,30 @@ def test_while_it_boots_for_the_first_time(fleet: Fleet, member: Member, operato
     outcome = rollout(operator, "power lost during the reboot", member, moment)
     expect_back(outcome, fleet, member)
     assert f"the host came back with {member.before.uname}" in outcome.failure("alpha")[1]
+
+
+def test_a_host_that_stays_away_takes_no_other_one_of_its_batch_with_it(
+    fleet: Fleet, member: Member, operator: Operator, release: Release
+) -> None:
+    """With one fork, the host that is rebooted first is alone with its new kernel until the other one is given up."""
+    gone = fleet["bravo"]
+    moment = faults.console(gone, f"Linux version {release.uname}")
+    run = operator.start(
+        "rollout",
+        "power lost for good",
+        ("alpha", "bravo"),
+        serial=(2,),
+        max_failed=1,
+        variables={"kernel_reboot_timeout": GIVES_UP, "rollback_return_timeout": 60},
+        words=("--forks", "1"),
+    )
+    run.until(moment, "the power goes")
+    gone.vm.power_off()
+    outcome = operator.finish(run)
+    assert outcome.code == 2
+    assert outcome.results() == {"alpha": "done", "bravo": "lost"}
+    expect.rolled_out(member, outcome.states["alpha"], release)
+    step, why = outcome.failure("bravo")
+    assert (step, "the host did not come back after the reboot" in why) == ("kernel", True), why
+    gone.restart()
+    assert gone.look().uname == gone.before.uname
