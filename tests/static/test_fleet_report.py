@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -181,13 +180,6 @@ def test_a_run_that_was_killed_gets_its_report_and_one_that_lives_is_left_alone(
     whole = json.loads((killed.folder / "report.json").read_text())
     assert (whole["state"], whole["hosts"][0]["result"]) == ("aborted", "interrupted")
     assert report.finish_dead(tmp_path) == []
-
-
-def test_a_run_is_named_after_its_process_and_stays_the_same() -> None:
-    name = process.name(os.getpid())
-    assert name is not None and name.endswith(f"Z-{os.getpid()}")
-    assert process.name(os.getpid()) == name
-    assert process.gone(f"20000101T000000Z-{os.getpid()}", process.controller()), "the number was given to another one"
 
 
 def test_the_latest_run_can_be_found(tmp_path: Path) -> None:

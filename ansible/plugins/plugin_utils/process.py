@@ -1,7 +1,11 @@
-"""Which run this is. A run is one ansible-playbook process, so its name is known everywhere without being handed on."""
+"""Which run this is. A run is one ansible-playbook process, so its name is known everywhere without being handed on.
+
+It stays the same as long as the process is there: nothing in it comes from a clock that can be set.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import multiprocessing
@@ -13,42 +17,38 @@ from pathlib import Path
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
 
+PROC = Path("/proc")
+
 
 def _ticks(process: int) -> int | None:
     """Return when a process was started, in clock ticks since the boot, where /proc tells."""
     try:
-        stat = Path(f"/proc/{process}/stat").read_text()
+        stat = (PROC / str(process) / "stat").read_text()
     except OSError:
         return None
     return int(stat.rpartition(")")[2].split()[19])
 
 
-def _booted() -> int:
-    lines = Path("/proc/stat").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("btime ")))
+def _boot() -> str:
+    """Return which boot this is, in short."""
+    return (files.word(PROC / "sys/kernel/random/boot_id") or "boot").partition("-")[0]
 
 
-def started(process: int) -> datetime.datetime | None:
-    """Return when a process was started, or None if there is none."""
-    ticks = _ticks(process)
-    if ticks is not None:
-        seconds = _booted() + ticks // os.sysconf("SC_CLK_TCK")
-        return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
-    if Path("/proc/self/stat").exists():
-        return None
-    # Controllers without /proc: macOS and the BSDs.
+def _said_by_ps(process: int) -> str | None:
+    """Return when a process was started, on controllers without /proc: macOS and the BSDs."""
     words = ["ps", "-o", "lstart=", "-p", str(process)]
     environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     said = subprocess.run(words, capture_output=True, text=True, check=False, env=environment).stdout.strip()
-    if not said:
-        return None
-    return datetime.datetime.strptime(said, "%a %b %d %H:%M:%S %Y").replace(tzinfo=datetime.timezone.utc)
+    return f"{datetime.datetime.strptime(said, '%a %b %d %H:%M:%S %Y'):%Y%m%dT%H%M%SZ}" if said else None
 
 
 def name(process: int) -> str | None:
-    """Return the name of the run that a process is, or None if there is no such process."""
-    since = started(process)
-    return None if since is None else f"{since:%Y%m%dT%H%M%SZ}-{process}"
+    """Return the name of the run that a process is, or None if no such process can be seen."""
+    ticks = _ticks(process)
+    if ticks is not None:
+        return f"{_boot()}-{ticks}-{process}"
+    since = None if (PROC / "self/stat").exists() else _said_by_ps(process)
+    return None if since is None else f"{since}-{process}"
 
 
 def started_by() -> int:
@@ -75,12 +75,29 @@ def this_run() -> str:
 
 
 def controller() -> str:
-    """Return the name of this machine, with what tells it from others of that name."""
+    """Return the name of this machine, with what tells it from others of that name, and from containers on it."""
     machine = files.word(Path("/etc/machine-id")) or str(uuid.getnode())
+    with contextlib.suppress(OSError):
+        # A number of a process means nothing outside of its namespace. That of the machine itself is always the same.
+        machine += f" {(PROC / 'self/ns/pid').stat().st_ino}"
     return f"{platform.node()}-{hashlib.sha256(machine.encode()).hexdigest()[:8]}"
 
 
 def gone(run: str, of_controller: str) -> bool:
     """Say whether a run is known to be over: it was on this machine, and that process is not there any more."""
     process = run.rpartition("-")[2]
-    return of_controller == controller() and process.isdecimal() and name(int(process)) != run
+    if of_controller != controller() or not process.isdecimal():
+        return False
+    found = name(int(process))
+    return found != run and not (found is None and _hidden(int(process)))
+
+
+def _hidden(process: int) -> bool:
+    """Say whether there is a process that this user may not see, as where /proc is mounted with `hidepid`."""
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        pass
+    return False
