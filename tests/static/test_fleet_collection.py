@@ -125,7 +125,7 @@ def play(ansible: Mapping[str, str], folder: Path, playbook: str, *words: str) -
     reports = f"report_directory={folder / 'reports'}"
     done = run(ansible, "ansible-playbook", "-i", hosts, f"kernel_thp.fleet.{playbook}", "-e", reports, *words)
     report = folder / "reports" / "latest" / "report.json"
-    return done.returncode, done.stdout, json.loads(report.read_text()) if report.exists() else {}
+    return done.returncode, done.stdout + done.stderr, json.loads(report.read_text()) if report.exists() else {}
 
 
 def test_a_canary_that_does_not_answer_ends_the_rollout(ansible: Mapping[str, str], tmp_path: Path) -> None:
@@ -164,3 +164,31 @@ def test_the_other_playbooks_count_them_as_well(ansible: Mapping[str, str], tmp_
     assert code == 2
     assert report["playbook"] == playbook
     assert report["hosts"][0]["result"] == "unreachable"
+
+
+# What an operator may get wrong: none of it may look like a rollout that went well
+
+
+@pytest.mark.parametrize("playbook", ["rollout", "rollback", "validate"])
+def test_a_fleet_that_is_not_in_the_inventory_is_an_error(
+    ansible: Mapping[str, str], tmp_path: Path, playbook: str
+) -> None:
+    code, said, report = play(ansible, tmp_path, playbook, "-e", "fleet_hosts=wbe")
+    assert code != 0
+    assert "fleet_hosts: the inventory has no group or host wbe" in said
+    assert report == {}
+
+
+def test_an_inventory_without_hosts_is_an_error(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    empty = tmp_path / "empty.json"
+    empty.write_text('{"all": {"hosts": {}}}')
+    done = run(ansible, "ansible-playbook", "-i", str(empty), "kernel_thp.fleet.rollout")
+    assert done.returncode != 0
+    assert "fleet_hosts: there is no host in all" in done.stderr
+
+
+def test_a_limit_that_fits_no_host_is_an_error(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    code, said, report = play(ansible, tmp_path, "rollout", "--limit", "h9")
+    assert code != 0
+    assert "leaves us with no hosts to target" in said
+    assert report == {}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleFilterError
 from ansible_collections.kernel_thp.fleet.plugins.filter import fleet
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     counters,
@@ -162,13 +163,36 @@ GROUPS = {"all": ["b", "a", "d", "c"], "web": ["d", "b", "a"], "canary": ["d", "
     [
         ("all", "canary", ["c", "d", "a", "b"]),
         ("web", "canary", ["d", "a", "b"]),
-        ("web", "nothing", ["a", "b", "d"]),
+        ("web", [], ["a", "b", "d"]),
         (["a", "c"], ["c"], ["c", "a"]),
-        ("nobody", "canary", []),
+        (["web", "c"], "c", ["c", "a", "b", "d"]),
     ],
 )
 def test_canaries_come_first_and_both_parts_are_sorted(hosts: object, canaries: object, listed: list[str]) -> None:
     assert order.canaries_first(GROUPS, hosts, canaries) == listed
+
+
+def test_an_inventory_can_do_without_the_group_that_canaries_have_by_default() -> None:
+    without = {name: hosts for name, hosts in GROUPS.items() if name != "canary"}
+    assert order.canaries_first(without, "web", "canary") == ["a", "b", "d"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "canaries", "told"),
+    [
+        ("wbe", "canary", "fleet_hosts: the inventory has no group or host wbe"),
+        ("a:b", "canary", "fleet_hosts: the inventory has no group or host a:b"),
+        (["a", "bb", "c"], "canary", "fleet_hosts: the inventory has no group or host bb"),
+        ("web", "canaries", "fleet_canaries: the inventory has no group or host canaries"),
+        ("web", ["canary", "dd"], "fleet_canaries: the inventory has no group or host dd"),
+        ("empty", "canary", "fleet_hosts: there is no host in empty"),
+    ],
+)
+def test_a_name_that_nobody_has_and_a_fleet_without_hosts_are_mistakes(
+    hosts: object, canaries: object, told: str
+) -> None:
+    with pytest.raises(AnsibleFilterError, match=told):
+        order.canaries_first({**GROUPS, "empty": []}, hosts, canaries)
 
 
 def test_a_host_that_is_gone_is_lost_and_one_that_is_there_has_failed() -> None:

@@ -5,20 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Union
 
+from ansible.errors import AnsibleFilterError
+
 Names = Union[str, Sequence[str]]
 
+# What canaries are called where nobody said otherwise. An inventory can do without.
+CANARIES = "canary"
 
-def members(groups: Mapping[str, Sequence[str]], names: Names) -> set[str]:
-    """Return the hosts of groups and hosts, by name; a name that the inventory does not know has none."""
+
+def members(groups: Mapping[str, Sequence[str]], names: Names, variable: str) -> set[str]:
+    """Return the hosts of groups and hosts, by name. A name that the inventory does not know is a mistake."""
     listed = [names] if isinstance(names, str) else list(names)
     everybody = set(groups.get("all", ()))
+    unknown = [str(name) for name in listed if name not in groups and name not in everybody]
+    if unknown:
+        told = f"{variable}: the inventory has no group or host {', '.join(unknown)}"
+        raise AnsibleFilterError(f"{told}; give a name, or a list of names in JSON or YAML (patterns: --limit)")
     found: set[str] = set()
     for name in listed:
-        found.update(groups.get(name, [name] if name in everybody else []))
+        found.update(groups.get(name, [name]))
     return found
 
 
 def canaries_first(groups: Mapping[str, Sequence[str]], hosts: Names, canaries: Names) -> list[str]:
-    chosen = members(groups, hosts)
-    first = chosen & members(groups, canaries)
+    chosen = members(groups, hosts, "fleet_hosts")
+    if not chosen:
+        # Ansible itself would do nothing, and call that good.
+        raise AnsibleFilterError(f"fleet_hosts: there is no host in {hosts}; look at the inventory (ansible-inventory)")
+    wanted = [] if canaries == CANARIES and CANARIES not in groups else canaries
+    first = chosen & members(groups, wanted, "fleet_canaries")
     return [*sorted(first), *sorted(chosen - first)]
