@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process, report
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import place, process, report
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
 
@@ -22,10 +20,13 @@ ARGUMENTS = {
 }
 
 
-def journal(directory: str, check: bool) -> Journal:
-    """Return this run's. In check mode it leaves nothing in the reports' directory."""
-    place = Path(tempfile.gettempdir()) / "kernel-thp-check" if check else Path(directory).expanduser()
-    return Journal(place / process.this_run())
+def journal(play: str) -> Journal:
+    """Return that of a play which has begun. What is not known to a run any more is not noted either."""
+    process.end_if_orphaned()
+    found = place.settled(play)
+    if found is None:
+        raise AnsibleActionFail("the run has not begun: its first task, kernel_thp.fleet.begin, was left out")
+    return found
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -35,11 +36,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self._supports_check_mode = True
         result: Result = super().run(tmp, task_vars)
         _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        variables = task_vars or {}
-        host = variables["inventory_hostname"]
-        found = journal(given["directory"], self._task.check_mode)
-        planned = variables["ansible_play_hosts_all"]
-        found.begin(process.this_run(), given["playbook"], process.controller(), planned, self._task.check_mode)
+        host = (task_vars or {})["inventory_hostname"]
+        found = journal(self._task.get_play()._uuid)
         if given["step"]:
             found.step(host, given["step"])
         if given["facts"]:

@@ -6,8 +6,6 @@ and one that vanished is not in the batch any more.
 
 from __future__ import annotations
 
-import shutil
-
 from ansible.plugins.action import ActionBase
 from ansible_collections.kernel_thp.fleet.plugins.action.note import journal
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import report, summary
@@ -26,7 +24,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self._supports_check_mode = True
         result: Result = super().run(tmp, task_vars)
         _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        found = journal(given["directory"], self._task.check_mode)
+        found = journal(self._task.get_play()._uuid)
         notes = list(found.notes())
         fallen = summary.casualties(notes)
         through = len(notes) == len(found.run()["planned"])
@@ -38,8 +36,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             report.finish(found, "finished", complaint)
         else:
             report.write(found)
-        if self._task.check_mode and (through or too_many):
-            shutil.rmtree(found.folder, ignore_errors=True)
         # Whoever stays behind within the limit does not stop the run, but no run that left hosts behind ends well.
         failed = too_many or (through and bool(fallen))
         told = complaint or f"{len(notes)} hosts, none failed"

@@ -35,10 +35,7 @@ class Journal:
     # The run
 
     def begin(self, name: str, playbook: str, controller: str, planned: Sequence[str], check: bool) -> None:
-        """Write down what is to come. Only the first task of the run does; the others find it there."""
-        path = self.folder / RUN
-        if path.exists():
-            return
+        """Write down what is to come."""
         (self.folder / HOSTS).mkdir(parents=True, exist_ok=True)
         self.write_run(
             {
@@ -58,7 +55,7 @@ class Journal:
             self._be_latest()
 
     def _be_latest(self) -> None:
-        """Several workers do so at once, so the link is made aside and put in place."""
+        """Another run may do so as well, so the link is made aside and put in place."""
         part = self.folder / f".latest-{os.getpid()}"
         part.symlink_to(self.folder.name)
         part.replace(self.folder.parent / "latest")

@@ -58,7 +58,7 @@ def finish(found: Journal, state: str, why: str | None = None) -> dict[str, Any]
 
 
 def finish_dead(folder: Path) -> list[str]:
-    """Give runs that were killed their report, and return their names. Those of other machines are left alone."""
+    """Give runs that were killed their report, and return their folders. Those of other machines are left alone."""
     names = []
     for path in sorted(folder.glob(f"*/{journal.RUN}")):
         if path.parent.is_symlink():
@@ -67,5 +67,5 @@ def finish_dead(folder: Path) -> list[str]:
         run = found.run()
         if run["state"] == "running" and process.gone(run["run"], run["controller"]):
             finish(found, "aborted", "it ended without a verdict: killed, or no host of a batch was left")
-            names.append(run["run"])
+            names.append(path.parent.name)
     return names
