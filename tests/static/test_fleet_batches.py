@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from tests.static.plays import GONE, play, there
 
 DIRECTORY = "report_directory"
@@ -49,6 +51,31 @@ def test_each_play_of_a_command_is_counted_by_itself(ansible: Mapping[str, str],
         ("finished", {"unreachable": 1}),
     ]
     assert played.results() == {"h2": "unreachable"}, "the second one is the latest"
+
+
+@pytest.mark.parametrize("broken", ["h1", "h2"])
+def test_a_host_of_which_ansible_can_make_nothing_has_failed(
+    ansible: Mapping[str, str], tmp_path: Path, broken: str
+) -> None:
+    """It fails in every task, also in those that would note it down."""
+    hosts = {**dict.fromkeys(("h1", "h2", "h3"), GONE), broken: {**GONE, "ansible_host": "{{ nowhere }}"}}
+    words = ("-e", "fleet_max_failed=1", "-e", '{"fleet_serial": [2, 1]}')
+    played = play(ansible, tmp_path, hosts, "rollout", *words)
+    assert played.code == 2
+    assert "2 hosts failed, 1 allowed" in played.said
+    expected = {"h1": "unreachable", "h2": "unreachable", "h3": "not-reached", broken: "failed"}
+    assert played.results() == expected
+    assert played.failed(broken)["why"].startswith("Ansible dropped it")
+    assert played.report()["state"] == "stopped"
+
+
+def test_the_last_host_of_all_counts_when_ansible_dropped_it(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    hosts = {"h1": there(tmp_path), "h2": {**GONE, "ansible_host": "{{ nowhere }}"}}
+    played = play(ansible, tmp_path, hosts, "validate", "-e", "fleet_max_failed=1")
+    assert played.code == 2
+    assert "1 host failed, 1 allowed; h2: failed, start failed: Ansible dropped it" in played.said
+    assert played.report()["state"] == "finished"
+    assert played.results() == {"h1": "supported", "h2": "failed"}
 
 
 def test_check_mode_leaves_nothing_and_follows_nothing(ansible: Mapping[str, str], tmp_path: Path) -> None:

@@ -78,6 +78,34 @@ def test_no_good_end_counts(journal: Journal, result: str) -> None:
     assert summary.casualties(journal.notes()) == []
 
 
+def test_a_host_that_failed_before_its_first_step_counts(journal: Journal) -> None:
+    journal.fail("h1", "Note that preflight begins", "no such variable")
+    journal.end("h1", "failed")
+    journal.end("h2", "unreachable")
+    found = summary.casualties(journal.notes())
+    assert [(host["host"], host["result"]) for host in found] == [("h1", "failed"), ("h2", "unreachable")]
+    assert summary.sentence(found[0]) == "h1: failed, start failed: no such variable"
+    jsonschema.validate(report.write(journal), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("dropped", "batch", "reached"),
+    [
+        ("", "ab", "ab"),
+        ("", "cd", "abcd"),
+        ("b", "ab", "ab"),
+        ("a", "ab", "ab"),
+        ("abc", "def", "abcdef"),
+        ("def", "cdef", "abcdef"),
+        ("bd", "bc", "abcd"),
+    ],
+)
+def test_hosts_that_ansible_dropped_had_their_turn(dropped: str, batch: str, reached: str) -> None:
+    left = [host for host in "abcdef" if host not in dropped]
+    found = summary.reached("abcdef", left, [host for host in batch if host in left])
+    assert "".join(found) == reached
+
+
 def test_a_host_that_vanished_counts_as_lost(journal: Journal) -> None:
     journal.step("h1", "preflight")
     (fallen,) = summary.casualties(journal.notes())

@@ -1,7 +1,7 @@
 """Count the hosts that did not get where they should, and end the run if there are too many.
 
 It counts what the journal says and not what Ansible remembers: a host that was rolled back has not failed for Ansible,
-and one that vanished is not in the batch any more.
+and one that vanished is not in the batch any more. A host of which the journal says nothing has failed as well.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ ARGUMENTS = {
     "max_failed": {"type": "int", "default": 0},
 }
 
+# Of the play, and of these who was not dropped, in all and in the batch.
+HOSTS = ("ansible_play_hosts_all", "ansible_play_hosts", "ansible_play_batch")
+UNNOTED = "Ansible dropped it before anything was done to it; see what it said, and look at its variables"
+
 
 class ActionModule(ActionBase):  # type: ignore[misc]
     _requires_connection = False
@@ -25,9 +29,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: Result = super().run(tmp, task_vars)
         _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
         found = journal(self._task.get_play()._uuid)
+        variables = task_vars or {}
+        everybody, left, batch = (variables[name] for name in HOSTS)
+        reached = summary.reached(everybody, left, batch)
+        for host in reached:
+            if found.note(host) is None:
+                found.fail(host, "", UNNOTED)
+                found.end(host, "failed")
         notes = list(found.notes())
         fallen = summary.casualties(notes)
-        through = len(notes) == len(found.run()["planned"])
+        through = len(reached) == len(everybody)
         too_many = len(fallen) > given["max_failed"]
         complaint = summary.complaint(fallen, given["max_failed"]) if fallen else None
         if too_many and not through:

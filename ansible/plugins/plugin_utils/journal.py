@@ -91,27 +91,28 @@ class Journal:
         for path in sorted((self.folder / HOSTS).glob("*.json")):
             yield dict(json.loads(path.read_text()))
 
+    def _begun(self, host: str) -> Note:
+        """Return the note of a host; whatever is the first to be said of it begins one."""
+        fresh = {"schema": SCHEMA, "host": host, "began": now(), "steps": [], "facts": {}}
+        return self.note(host) or {**fresh, "ended": None, "result": None, "failed": None}
+
     def step(self, host: str, name: str) -> None:
         """A step begins; the one before it is over, and was good."""
-        note = self.note(host) or {"schema": SCHEMA, "host": host, "began": now(), "steps": [], "facts": {}}
+        note = self._begun(host)
         _end_step(note, True)
         note["steps"].append({"name": name, "began": now(), "ended": None, "ok": None})
-        self._write({**note, "ended": None, "result": None, "failed": note.get("failed")})
+        self._write({**note, "ended": None, "result": None})
 
     def fail(self, host: str, task: str, why: str) -> None:
         """The step that is under way fails. The first failure is the one to tell; what follows is its consequence."""
-        note = self.note(host)
-        if note is None:
-            return
+        note = self._begun(host)
         step = note["steps"][-1]["name"] if note["steps"] else "start"
         _end_step(note, False)
         told = note["failed"] or {"step": step, "task": task, "why": " ".join(why.split())[:600]}
         self._write({**note, "failed": told})
 
     def end(self, host: str, result: str, why: str = "") -> None:
-        note = self.note(host)
-        if note is None:
-            return
+        note = self._begun(host)
         _end_step(note, result in GOOD)
         if why and note["failed"]:
             note["failed"]["then"] = " ".join(why.split())[:600]
@@ -119,9 +120,8 @@ class Journal:
 
     def add(self, host: str, facts: Note) -> None:
         """Add what was found out about a host, for the report."""
-        note = self.note(host)
-        if note is not None:
-            self._write({**note, "facts": {**note["facts"], **facts}})
+        note = self._begun(host)
+        self._write({**note, "facts": {**note["facts"], **facts}})
 
     def _write(self, note: Note) -> None:
         files.replace(self._path(note["host"]), json.dumps(note, indent=1, sort_keys=True) + "\n")

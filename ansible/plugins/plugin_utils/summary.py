@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import BAD, Note
@@ -62,6 +62,18 @@ def _untouched(name: str) -> dict[str, Any]:
         "steps": [],
         "facts": {},
     }
+
+
+def reached(everybody: Sequence[str], left: Collection[str], batch: Collection[str]) -> list[str]:
+    """Return the hosts of a play whose turn has come: up to the last one of the present batch.
+
+    `left` and `batch` are who of all and of the batch was not dropped by Ansible, so the batch may end with others. If
+    one of these is of the next batch, it was dropped before its turn, and has failed as well.
+    """
+    last = max(number for number, host in enumerate(everybody) if host in batch)
+    while last + 1 < len(everybody) and everybody[last + 1] not in left:
+        last += 1
+    return list(everybody[: last + 1])
 
 
 def casualties(notes: Iterable[Note]) -> list[Note]:
