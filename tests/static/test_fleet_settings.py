@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,3 +32,35 @@ def test_the_verdict_comes_after_the_batch(ansible: Mapping[str, str], tmp_path:
     assert played.code == 0
     assert played.said.count("2 hosts, none failed; report:") == 1
     assert played.report()["counts"] == {"supported": 2}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--tags", "gate"), ("--skip-tags", "all"), ("--skip-tags", "untagged"), ("--start-at-task", "Judge the fleet")],
+)
+def test_a_run_of_which_tasks_are_left_out_does_not_end_well(
+    ansible: Mapping[str, str], tmp_path: Path, words: tuple[str, str]
+) -> None:
+    played = play(ansible, tmp_path, {"h1": there(tmp_path)}, "validate", *words)
+    assert played.code != 0
+    assert f"{words[0]} " in played.said
+    assert played.runs() == []
+
+
+def test_tags_that_leave_out_no_task_are_no_obstacle(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    hosts = {"h1": there(tmp_path)}
+    played = play(ansible, tmp_path, hosts, "validate", "--skip-tags", "slow", "--tags", "untagged,mine")
+    assert played.code == 0
+    assert played.results() == {"h1": "supported"}
+
+
+@pytest.mark.parametrize(("tag", "runs"), [("kernel", 1), ("other", 0)])
+def test_a_playbook_with_more_in_it_can_leave_out_the_whole_run(
+    ansible: Mapping[str, str], tmp_path: Path, tag: str, runs: int
+) -> None:
+    site = tmp_path / "site.yml"
+    site.write_text(json.dumps([{"import_playbook": "kernel_thp.fleet.validate", "tags": "kernel"}]))
+    played = play(ansible, tmp_path, {"h1": there(tmp_path)}, site, "--tags", tag)
+    assert played.code == 0
+    assert len(played.runs()) == runs
+    assert [run for run in played.runs() if played.results() != {"h1": "supported"}] == []

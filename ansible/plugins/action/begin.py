@@ -14,6 +14,7 @@ ARGUMENTS = {
     "playbook": {"type": "str", "choices": ["rollout", "rollback", "validate"], "required": True},
 }
 DIRECTORY = "report_directory"
+IN_PART = "--tags or --skip-tags leave out the tasks of this run, and nothing done would look like all well; do without"
 
 
 def strays(given: str, host: str, variables: Variables) -> dict[str, str]:
@@ -43,6 +44,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         play = self._task.get_play()._uuid
         if place.settled(play) is not None:
             return {**result, "changed": False}
+        if not self._others_too(variables):
+            # A play that was imported with tags can be left out as a whole.
+            return {**result, "skipped": True} if self._tags() else {**result, "failed": True, "msg": IN_PART}
         others = strays(asked, variables["inventory_hostname"], variables)
         if others:
             (name, told), *_ = others.items()
@@ -52,3 +56,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         planned = variables["ansible_play_hosts_all"]
         found.begin(process.this_run(), given["playbook"], process.controller(), planned, self._task.check_mode)
         return {**result, "changed": False}
+
+    def _tags(self) -> list[str]:
+        """Return the tags of the play. This task has one of its own, so that it is done in any case."""
+        return [tag for tag in self._task.tags if tag != "always"]
+
+    def _others_too(self, variables: Variables) -> bool:
+        """Say whether Ansible does the other tasks of the play as well: they have no tags of their own."""
+        play, other = self._task.get_play(), self._task.copy()
+        other.tags = self._tags()
+        return bool(other.evaluate_tags(play.only_tags, play.skip_tags, variables))

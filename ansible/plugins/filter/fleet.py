@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible import context
+from ansible.errors import AnsibleFilterError
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import order, ready, summary
 
 
 def canaries_first(groups: Mapping[str, Sequence[str]], hosts: order.Names, canaries: order.Names) -> list[str]:
     """Return the hosts of a run in their order. Syntax is checked without the inventory that knows their names."""
+    if context.CLIARGS.get("start_at_task"):
+        raise AnsibleFilterError("--start-at-task leaves out tasks; do without, each host goes on where it was")
     return [] if context.CLIARGS.get("syntax") else order.canaries_first(groups, hosts, canaries)
 
 

@@ -10,7 +10,7 @@ version_added: 1.0.0
 description:
   - Makes the folder in which a play is noted down, on the controller, with the hosts it is about. It is the same for
     all hosts and batches of the play, whatever variables say later. In check mode it goes with ansible-playbook.
-  - Fails if hosts of the play have different directories for reports.
+  - Fails if hosts of the play have different directories for reports, or if tags leave out tasks of the play.
   - M(kernel_thp.fleet.note) and M(kernel_thp.fleet.verdict) need it. The second time in a play it does nothing.
 author: kernel-thp project (@kernel-thp)
 options:
