@@ -55,10 +55,13 @@ class Journal:
             self._be_latest()
 
     def _be_latest(self) -> None:
-        """Another run may do so as well, so the link is made aside and put in place."""
+        """Another run may do so as well, so the link is made aside and put in place; one of another user may stay."""
         part = self.folder / f".latest-{os.getpid()}"
         part.symlink_to(self.folder.name)
-        part.replace(self.folder.parent / "latest")
+        try:
+            part.replace(self.folder.parent / "latest")
+        except OSError:
+            part.unlink()
 
     def run(self) -> Note:
         return dict(json.loads((self.folder / RUN).read_text()))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import journal, page, process, summary
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal, Note
 
 REPORT = "report.json"
 # With this many times what it costs between two of them, a report costs a run next to nothing.
@@ -58,14 +59,23 @@ def finish(found: Journal, state: str, why: str | None = None) -> dict[str, Any]
 
 
 def finish_dead(folder: Path) -> list[str]:
-    """Give runs that were killed their report, and return their folders. Those of other machines are left alone."""
+    """Give runs that were killed their report, and return their folders.
+
+    Those of other machines and of other users are left alone, and what is no journal.
+    """
     names = []
     for path in sorted(folder.glob(f"*/{journal.RUN}")):
-        if path.parent.is_symlink():
-            continue
         found = Journal(path.parent)
-        run = found.run()
-        if run["state"] == "running" and process.gone(run["run"], run["controller"]):
-            finish(found, "aborted", "it ended without a verdict: killed, or no host of a batch was left")
-            names.append(path.parent.name)
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            if _ours(path.parent) and _is_dead(found.run()):
+                finish(found, "aborted", "it ended without a verdict: killed, or no host of a batch was left")
+                names.append(path.parent.name)
     return names
+
+
+def _ours(folder: Path) -> bool:
+    return not folder.is_symlink() and folder.stat().st_uid == os.geteuid()
+
+
+def _is_dead(run: Note) -> bool:
+    return run["state"] == "running" and process.gone(run["run"], run["controller"])

@@ -1,0 +1,109 @@
+"""Where runs are noted down: in no place where somebody else says what becomes of it, and in peace with others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import place, process, report
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
+
+STRANGER = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
+
+
+@pytest.fixture
+def public(tmp_path: Path) -> Path:
+    """A directory as /tmp is."""
+    found = tmp_path / "public"
+    found.mkdir()
+    found.chmod(0o1777)
+    return found
+
+
+def strangers(path: Path) -> Path:
+    os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
+    return path
+
+
+def test_a_directory_of_ones_own_is_used_also_behind_a_link(tmp_path: Path, public: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert place.trusted(tmp_path / "link") == tmp_path / "real"
+    assert place.trusted(public / "reports") == public / "reports"
+
+
+@as_root
+def test_a_directory_that_a_team_shares_is_used(tmp_path: Path) -> None:
+    team = tmp_path / "team"
+    team.mkdir()
+    team.chmod(0o2775)
+    assert place.trusted(strangers(team)) == team
+
+
+@as_root
+@pytest.mark.parametrize("inside", ["", "of/them"])
+def test_what_a_stranger_put_where_everybody_can_is_refused(public: Path, inside: str) -> None:
+    (public / "reports").mkdir()
+    strangers(public / "reports")
+    with pytest.raises(AnsibleActionFail, match=f"{public}/reports belongs to user {STRANGER}"):
+        place.trusted(public / "reports" / inside)
+
+
+@as_root
+def test_a_link_of_a_stranger_is_not_followed(tmp_path: Path, public: Path) -> None:
+    (public / "reports").symlink_to(tmp_path)
+    strangers(public / "reports")
+    with pytest.raises(AnsibleActionFail, match=f"{public}/reports belongs to user {STRANGER}"):
+        place.trusted(public / "reports")
+
+
+def test_a_directory_in_which_everybody_may_replace_things_is_refused(tmp_path: Path) -> None:
+    loose = tmp_path / "loose"
+    loose.mkdir()
+    loose.chmod(0o777)
+    with pytest.raises(AnsibleActionFail, match=f"everybody may replace what is in {loose}"):
+        place.trusted(loose / "reports")
+
+
+def dead(folder: Path) -> Journal:
+    found = Journal(folder)
+    found.begin("00000000-1-1", "rollout", process.controller(), ["h1"], check=False)
+    return found
+
+
+def test_what_is_no_journal_does_not_keep_others_from_their_reports(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "run.json").write_text("{")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "run.json").write_text("{}")
+    dead(tmp_path / "c")
+    assert report.finish_dead(tmp_path) == ["c"]
+
+
+@as_root
+def test_runs_of_other_users_are_left_alone(tmp_path: Path) -> None:
+    other = dead(tmp_path / "theirs")
+    strangers(other.folder)
+    assert report.finish_dead(tmp_path) == []
+    assert other.run()["state"] == "running"
+
+
+def test_a_run_goes_on_when_the_link_to_the_latest_is_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "latest").mkdir()
+    (tmp_path / "latest" / "x").touch()
+    found = dead(tmp_path / "run")
+    assert found.run()["state"] == "running"
+    assert sorted(path.name for path in found.folder.iterdir()) == ["hosts", "run.json"]
+
+
+def test_each_folder_is_a_new_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(place, "private", lambda: tmp_path / "private")
+    (tmp_path / "private").mkdir()
+    plays = [place.settle(play, tmp_path / "reports", check=False) for play in ("p1", "p2", "p3")]
+    assert len({found.folder for found in plays}) == 3
+    for play, found in zip(("p1", "p2", "p3"), plays):
+        again = place.settled(play)
+        assert again is not None and again.folder == found.folder
+    assert place.settled("p4") is None
