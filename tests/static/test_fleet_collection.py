@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ ROLES = sorted(path.name for path in (collection.SOURCE / "roles").iterdir())
 PLAYBOOKS = sorted(path.stem for path in (collection.SOURCE / "playbooks").glob("*.yml"))
 MODULES = sorted(path.stem for path in (collection.SOURCE / "plugins" / "modules").glob("*.*"))
 ACTIONS = sorted(path.stem for path in (collection.SOURCE / "plugins" / "action").glob("*.py"))
+PLUGINS = "ansible_collections.kernel_thp.fleet.plugins"
 # A port on which nobody listens.
 NOBODY = 1
 
@@ -71,6 +73,28 @@ def test_no_task_holds_a_program() -> None:
         text = path.read_text()
         assert not re.search(r"ansible\.(builtin|legacy)\.(shell|raw|script)\b", text), path
         assert "{%" not in text, path
+
+
+def tasks(found: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the modules of ours that are called in what a file of YAML holds, with what they are given."""
+    if isinstance(found, list):
+        for item in found:
+            yield from tasks(item)
+    elif isinstance(found, dict):
+        for key, value in found.items():
+            if str(key).startswith("kernel_thp.fleet."):
+                yield str(key).rpartition(".")[2], value or {}
+            else:
+                yield from tasks(value)
+
+
+def test_tasks_give_modules_what_these_take() -> None:
+    """Most tasks are done in the lab only, some of them only when others fail."""
+    takes = {name: importlib.import_module(f"{PLUGINS}.modules.{name}").DOCUMENTATION for name in MODULES}
+    options = {name: set(yaml.safe_load(text).get("options", {})) for name, text in takes.items()}
+    called = [call for path in collection.SOURCE.rglob("*.yml") for call in tasks(yaml.safe_load(path.read_text()))]
+    assert {"note", "packages", "verdict"} <= {name for name, _ in called}
+    assert [(name, given) for name, given in called if not set(given) <= options[name]] == []
 
 
 def test_modules_and_actions_are_documented(ansible: Mapping[str, str]) -> None:

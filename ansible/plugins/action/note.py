@@ -9,8 +9,6 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Re
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
 
 ARGUMENTS = {
-    "directory": {"type": "path", "required": True},
-    "playbook": {"type": "str", "default": "rollout"},
     "step": {"type": "str", "default": ""},
     "release": {"type": "str", "default": ""},
     "facts": {"type": "dict", "default": {}},

@@ -11,10 +11,7 @@ from ansible_collections.kernel_thp.fleet.plugins.action.note import journal
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import report, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
 
-ARGUMENTS = {
-    "directory": {"type": "path", "required": True},
-    "max_failed": {"type": "int", "default": 0},
-}
+ARGUMENTS = {"max_failed": {"type": "int", "default": 0}}
 
 # Of the play, and of these who was not dropped, in all and in the batch.
 HOSTS = ("ansible_play_hosts_all", "ansible_play_hosts", "ansible_play_batch")

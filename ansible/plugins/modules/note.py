@@ -9,17 +9,9 @@ short_description: Write down what a run does with a host
 version_added: 1.0.0
 description:
   - Writes to the journal of the run, on the controller, and brings its report up to date. The host is not asked.
-  - A run is one process of ansible-playbook, so the first note of it begins its journal.
+  - That is begun by M(kernel_thp.fleet.begin).
 author: kernel-thp project (@kernel-thp)
 options:
-  directory:
-    description: Where journals are.
-    type: path
-    required: true
-  playbook:
-    description: What the run does, told by the first note.
-    type: str
-    default: rollout
   step:
     description: A step that begins; the one before it is over.
     type: str
@@ -49,7 +41,6 @@ options:
 EXAMPLES = """
 - name: Note that the kernel comes
   kernel_thp.fleet.note:
-    directory: ./reports
     step: kernel
 """
 

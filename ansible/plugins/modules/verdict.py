@@ -12,10 +12,6 @@ description:
   - Fails if there are more than allowed, or at the end of the run if there are any. Writes the report in any case.
 author: kernel-thp project (@kernel-thp)
 options:
-  directory:
-    description: Where journals are.
-    type: path
-    required: true
   max_failed:
     description: How many may fail.
     type: int
@@ -25,7 +21,6 @@ options:
 EXAMPLES = """
 - name: Judge the batch
   kernel_thp.fleet.verdict:
-    directory: ./reports
     max_failed: 1
   run_once: true
 """
