@@ -31,7 +31,7 @@ options:
     default: previous
     type: str
   unfinished_only:
-    description: Undo a rollout only if it is not finished.
+    description: Undo the last rollout, and that only if it is not finished; O(back_to) is not asked then.
     type: bool
     default: false
   run:
@@ -139,15 +139,20 @@ def done(_parameters: Parameters, check: bool) -> Result:
 def undoing(parameters: Parameters, check: bool) -> Result:
     store = Store()
     old = store.read()
-    if parameters["unfinished_only"] and not records.unfinished(old):
-        return {"changed": False, "record": None}
-    found = records.to_undo(old, parameters["back_to"])
+    found = _to_undo(old, parameters)
     if found is None:
         return {"changed": False, "record": None}
     if not check:
         found = store.write(found, run=parameters["run"], phase=records.ROLLING_BACK)
     then = {**_brief(found), "phase": records.ROLLED_BACK}
     return {**difference(_brief(old), then), "changed": True, "record": found}
+
+
+def _to_undo(old: records.MaybeRecord, parameters: Parameters) -> records.MaybeRecord:
+    if not parameters["unfinished_only"]:
+        return records.to_undo(old, parameters["back_to"])
+    # Those before it are finished, wherever a rollback by hand would lead to.
+    return records.to_undo(old, records.PREVIOUS) if records.unfinished(old) else None
 
 
 def undone(_parameters: Parameters, check: bool) -> Result:
