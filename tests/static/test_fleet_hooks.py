@@ -1,0 +1,75 @@
+"""What an operator's own role does to hosts, and when: real runs of Ansible on this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+HOSTS = ("h1", "h2")
+# What is written down, by host and in this order.
+SAYS = "ansible.builtin.shell: echo {what} >> {folder}/{{{{ inventory_hostname }}}}"
+TASKS = """\
+- name: Tell the load balancer
+  {drain}
+  changed_when: true
+  notify: Have it take that in
+"""
+HANDLERS = """\
+- name: Have it take that in
+  {handler}
+  failed_when: inventory_hostname in failing
+"""
+PLAY = """\
+- name: Drain, and reboot
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Take the host to another kernel
+      block:
+        - name: Take the host out of service
+          ansible.builtin.include_role:
+            name: kernel_thp.fleet.preflight
+            tasks_from: hook
+          vars:
+            __preflight_hook: drain
+            __preflight_hook_command: []
+            __preflight_hook_role: "{{ role }}"
+        - name: Reboot
+          {reboot}
+      rescue:
+        - name: Go back
+          {back}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An operator's folder: a playbook, and a role that notifies a handler."""
+    for part in ("tasks", "handlers"):
+        (tmp_path / "roles/balancer" / part).mkdir(parents=True)
+    said = {what: SAYS.format(what=what, folder=tmp_path) for what in ("drain", "handler", "reboot", "back")}
+    (tmp_path / "roles/balancer/tasks/main.yml").write_text(TASKS.format(**said))
+    (tmp_path / "roles/balancer/handlers/main.yml").write_text(HANDLERS.format(**said))
+    (tmp_path / "play.yml").write_text(PLAY.replace("{reboot}", said["reboot"]).replace("{back}", said["back"]))
+    return tmp_path
+
+
+def play(ansible: Mapping[str, str], folder: Path, **variables: object) -> subprocess.CompletedProcess[str]:
+    given = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "failing": [], **variables}
+    words = ["ansible-playbook", "-i", ",".join(HOSTS), "play.yml", "-e", json.dumps(given)]
+    return subprocess.run(words, env=ansible, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_handlers_of_a_drain_role_run_before_what_comes_after_the_drain(
+    ansible: Mapping[str, str], folder: Path
+) -> None:
+    done = play(ansible, folder, role="balancer", failing=["h1"])
+    assert done.returncode == 0, done.stdout
+    # One that fails is a drain that failed.
+    assert (folder / "h1").read_text().split() == ["drain", "handler", "back"]
+    assert (folder / "h2").read_text().split() == ["drain", "handler", "reboot"]
