@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -73,3 +74,49 @@ def test_handlers_of_a_drain_role_run_before_what_comes_after_the_drain(
     # One that fails is a drain that failed.
     assert (folder / "h1").read_text().split() == ["drain", "handler", "back"]
     assert (folder / "h2").read_text().split() == ["drain", "handler", "reboot"]
+
+
+BROKEN = {
+    "missing": None,
+    "unclosed": "- name: Tell the load balancer\n  ansible.builtin.command: [drain\n",
+    "unknown": "- name: Tell the load balancer\n  no.such.module: {}\n",
+}
+LOOK = """\
+- name: See what can be used
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: See what can be used
+      block:
+        - name: See that the operator's roles can be used
+          ansible.builtin.include_role:
+            name: kernel_thp.fleet.preflight
+            tasks_from: hooks
+      rescue:
+        - name: Tell what is wrong
+          ansible.builtin.debug:
+            msg: "[{{ ansible_failed_result | default({}) | kernel_thp.fleet.why }}]"
+"""
+
+
+def test_a_role_that_cannot_be_used_is_found_before_it_is_needed(ansible: Mapping[str, str], folder: Path) -> None:
+    """Included as it is, two of these would end the run there and then, whatever has been done to its hosts."""
+    for name, tasks in BROKEN.items():
+        if tasks is not None:
+            (folder / f"roles/{name}/tasks").mkdir(parents=True)
+            (folder / f"roles/{name}/tasks/main.yml").write_text(tasks)
+    (folder / "play.yml").write_text(LOOK)
+    undrains = {"sound": "", **{name: name for name in BROKEN}}
+    variables = {
+        name: {"preflight_drain_role": "balancer", "preflight_undrain_role": undrain}
+        for name, undrain in undrains.items()
+    }
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    (folder / "inventory.json").write_text(json.dumps({"all": {"hosts": variables, "vars": local}}))
+    words = ["ansible-playbook", "-i", "inventory.json", "play.yml"]
+    done = subprocess.run(words, env=ansible, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = dict(re.findall(r'ok: \[(\w+)\] => {\s+"msg": "\[(.*)\]"', done.stdout))
+    assert set(told) == set(BROKEN)
+    for name, said in told.items():
+        assert said.startswith(f"the role {name} cannot be used: "), said
