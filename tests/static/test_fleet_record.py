@@ -211,6 +211,7 @@ def test_a_host_does_not_change_hands_while_a_step_is_under_way(tmp_path: Path) 
         assert found is not None and found["run"] == "r1"
         other = holder.take("r3", "there", folder=tmp_path)
         assert other is not None, "who has to go away anyway does not wait"
+        holder.release("r3", tmp_path)
     assert holder.take("r2", "here", instead_of="r1", timeout=0, folder=tmp_path) is None
 
 

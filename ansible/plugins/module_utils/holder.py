@@ -67,7 +67,9 @@ def take(
 
 
 def release(me: str, folder: Path = FOLDER) -> None:
-    if read(folder) is None:
+    found = read(folder)
+    if found is None or found["run"] != me:
+        # Nothing to wait for.
         return
     with _alone(PATIENCE, folder):
         found = read(folder)
