@@ -6,11 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import loaders
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Record, Store
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.systemd_boot import SystemdBoot
 from ansible_collections.kernel_thp.fleet.plugins.modules import record as module
 
 OLD, FIRST, SECOND = "6.1.0-56-amd64", "1.x86_64+thp", "2.x86_64+thp"
+
+
+def target(release: str, tools: str = "1") -> dict[str, Any]:
+    return {"release": release, "uname": f"{release}.x86_64+thp", "packages": [f"thp-tools-{tools}.noarch"]}
 
 
 def rollout(release: str, phase: str, uname: str, previous: Record | None = None) -> Record:
@@ -19,10 +25,11 @@ def rollout(release: str, phase: str, uname: str, previous: Record | None = None
         "schema": records.SCHEMA,
         "run": "r0",
         "phase": phase,
-        "target": {"release": release, "uname": f"{release}.x86_64+thp", "packages": []},
+        "target": target(release),
         "before": {"uname": uname},
         "packages": {"added": [f"kernel-thp-core-{release}.x86_64"], "removed": []},
         "packages_before": None,
+        "packages_touched": None,
         "previous": previous,
     }
 
@@ -54,3 +61,135 @@ def test_a_rollout_that_is_finished_is_left_alone_by_one_that_failed(store: Stor
     written = store.write(rollout("1", records.DONE, OLD))
     assert ask("undoing", unfinished_only=True) == {"changed": False, "record": None}
     assert store.read() == written
+
+
+# Whether it can be gone
+
+CORE, APP, TESTS = "kernel-thp-core-1-1.x86_64", "app-1-1.noarch", "kernel-thp-selftests-0-1.x86_64"
+# The two programs in the words of a host: what is installed, what needs the rollout's packages, what can be had.
+RPM = f"""\
+#!/bin/sh
+printf '%s\\n' {CORE} {APP}
+"""
+DNF = """\
+#!/bin/sh
+case "$*" in
+*--whatrequires*) echo {needing} ;;
+*) echo {available}; exit {code} ;;
+esac
+"""
+
+
+@pytest.fixture
+def old_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The boot entry of the old kernel, which is whole, on a host with systemd-boot."""
+    boot = tmp_path / "efi"
+    path = boot / "loader" / "entries" / f"lab-{OLD}.conf"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"version {OLD}\nlinux /{OLD}/linux\ninitrd /{OLD}/initrd\n")
+    (boot / OLD).mkdir()
+    for name in ("linux", "initrd"):
+        (boot / OLD / name).write_text("x")
+    monkeypatch.setattr(loaders, "find", lambda: SystemdBoot(tmp_path, boot))
+    return path
+
+
+def with_programs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, needing: str = "", available: str = "", code: int = 0
+) -> None:
+    folder.mkdir()
+    for name, text in {"rpm": RPM, "dnf": DNF.format(needing=needing, available=available, code=code)}.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+
+PHASES = [records.BEGUN, records.INSTALLING, records.ARMED, records.BOOTED, records.ROLLING_BACK]
+
+
+@pytest.mark.parametrize("phase", [*PHASES, records.DONE])
+@pytest.mark.parametrize("gone", ["entry", "initrd"])
+def test_without_the_old_kernel_nobody_sets_out(
+    store: Store, old_entry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str, gone: str
+) -> None:
+    with_programs(tmp_path / "bin", monkeypatch)
+    store.write(rollout("1", phase, OLD))
+    (old_entry if gone == "entry" else tmp_path / "efi" / OLD / "initrd").unlink()
+    result = ask("undoable")
+    assert result["failed"]
+    assert f"the old kernel {OLD} cannot be started any more" in result["msg"]
+    assert "install it again, or move /var/lib/kernel-thp/rollout.json away" in result["msg"]
+    record = store.read()
+    assert record is not None and record["phase"] == phase
+
+
+@pytest.mark.parametrize(
+    ("programs", "said"),
+    [
+        ({}, f"no repository has {TESTS}, which the rollout removed; have a repository provide them"),
+        ({"available": TESTS, "code": 1}, f"no repository has {TESTS}, which the rollout removed, dnf says"),
+        ({"available": TESTS, "needing": APP}, f"{APP} came later and would be removed"),
+        ({"available": TESTS, "needing": CORE}, None),
+    ],
+)
+def test_a_host_that_works_is_left_alone_if_its_packages_cannot_be_put_back(
+    store: Store,
+    old_entry: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    programs: dict[str, Any],
+    said: str | None,
+) -> None:
+    with_programs(tmp_path / "bin", monkeypatch, **programs)
+    found = rollout("1", records.DONE, OLD)
+    written = store.write({**found, "packages": {"added": [CORE, "gone-1-1.noarch"], "removed": [TESTS, APP]}})
+    result = ask("undoable")
+    if said is None:
+        assert result == {"changed": False, "record": written}
+    else:
+        assert result["failed"] and said in result["msg"], result
+    # One in the middle has to leave its kernel, whatever its packages are like.
+    written = store.write({**written, "phase": records.BOOTED})
+    assert ask("undoable", unfinished_only=True) == {"changed": False, "record": written}
+
+
+def test_what_an_older_version_takes_the_place_of_may_be_needed(
+    store: Store, old_entry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = "kernel-thp-core-0-1.x86_64"
+    with_programs(tmp_path / "bin", monkeypatch, needing=APP, available=older)
+    found = rollout("1", records.DONE, OLD)
+    written = store.write({**found, "packages": {"added": [CORE], "removed": [older]}})
+    assert ask("undoable") == {"changed": False, "record": written}
+
+
+def test_where_nothing_is_undone_nothing_is_in_the_way(store: Store) -> None:
+    """Not even a boot loader is looked for."""
+    assert ask("undoable") == {"changed": False, "record": None}
+    store.write(rollout("1", records.DONE, OLD))
+    assert ask("undoable", unfinished_only=True) == {"changed": False, "record": None}
+
+
+@pytest.mark.parametrize(
+    ("old", "tools", "found"),
+    [
+        (rollout("1", records.DONE, OLD), "1", True),
+        (rollout("1", records.ARMED, OLD), "1", True),
+        (rollout("2", records.ROLLED_BACK, FIRST, rollout("1", records.DONE, OLD)), "1", True),
+        (rollout("1", records.ROLLED_BACK, OLD), "1", False),
+        (rollout("0", records.DONE, OLD), "1", False),
+        # With newer tools one in the middle goes on. For one that is done they are a rollout of their own.
+        (rollout("1", records.ARMED, OLD), "2", True),
+        (rollout("1", records.DONE, OLD), "2", False),
+        (rollout("2", records.ROLLED_BACK, FIRST, rollout("1", records.DONE, OLD)), "2", False),
+    ],
+)
+def test_what_is_taken_up_again_has_to_lead_back_to_what_the_first_run_found(
+    store: Store, old_entry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: Record, tools: str, found: bool
+) -> None:
+    with_programs(tmp_path / "bin", monkeypatch)
+    store.write(old)
+    asked = ask("undoable", target=target("1", tools))
+    assert (asked["record"] or {}).get("target") == (target("1", tools) if found else None)
+    old_entry.unlink()
+    assert ask("undoable", target=target("1", tools)).get("failed", False) == found

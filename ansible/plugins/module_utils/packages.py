@@ -139,6 +139,15 @@ def change(before: Sequence[str], after: Sequence[str]) -> dict[str, list[str]]:
     return {"added": sorted(set(after) - set(before)), "removed": sorted(set(before) - set(after))}
 
 
+def alone(to_remove: Sequence[str], to_install: Sequence[str]) -> list[str]:
+    """Return what has to be removed by itself. Of the others an older version takes the place.
+
+    What others need would else have to go in between.
+    """
+    replaced = {family(name) for name in to_install}
+    return [name for name in to_remove if family(name) not in replaced]
+
+
 def dependents(names: Sequence[str]) -> list[str]:
     """Return what is installed and needs one of these, but is none of them: dnf would remove it, too."""
     if not names:

@@ -77,21 +77,27 @@ def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one["release"] == other["release"] and sorted(one["packages"]) == sorted(other["packages"])
 
 
+def taken_up(old: MaybeRecord, target: Mapping[str, Any]) -> MaybeRecord:
+    """Return the rollout that one to this target goes on with; None: it is a new one."""
+    if old is not None and unfinished(old):
+        return {**old, "target": target} if old["target"]["release"] == target["release"] else None
+    if old is not None and old["phase"] == ROLLED_BACK:
+        # If a later rollout was undone, the host is where the one before it had left it.
+        old = old["previous"]
+    return old if old is not None and same(old["target"], target) else None
+
+
 def begin(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str, Any]) -> Record:
     """Return the record to go on with: the one that is there if it is about the same target, else a new one.
 
     What the host was like before is taken once, so that a rollout that is taken up again does not take its own doings
     for what it found. One in the middle goes on also with packages that have become newer since.
     """
-    if old is not None and old["phase"] == ROLLED_BACK and old["previous"] is not None:
-        # A later release was undone, so the host is where the rollout before it had left it.
-        old = old["previous"] if same(old["previous"]["target"], target) else old
-    if old is not None and old["phase"] == DONE and same(old["target"], target):
-        return {**old, "run": run, "phase": BEGUN}
+    known = taken_up(old, target)
+    if known is not None:
+        return {**known, "run": run, "phase": BEGUN if known["phase"] == DONE else known["phase"]}
     if unfinished(old):
         assert old is not None
-        if old["target"]["release"] == target["release"]:
-            return {**old, "run": run, "target": target}
         what = f"a rollout of {old['target']['release']} on this host is not finished ({old['phase']})"
         raise Problem(what, f"finish it with preflight_release={old['target']['release']}, or run rollback.yml")
     previous = old["previous"] if old is not None and old["phase"] == ROLLED_BACK else old

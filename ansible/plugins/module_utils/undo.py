@@ -1,9 +1,68 @@
-"""Whether a host is what its record says it was: the last step of a rollback believes nothing else."""
+"""Whether a host can be made what its record says it was, and whether it is: a rollback believes nothing else."""
 
 from __future__ import annotations
 
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import hugepages, loaders, packages, snapshot, tuned
-from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Record
+from collections.abc import Sequence
+
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
+    command,
+    hugepages,
+    loaders,
+    packages,
+    snapshot,
+    tuned,
+)
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import FOLDER, NAME, Record
+
+STAY = f"or move {FOLDER / NAME} away, and the host stays as it is"
+
+
+def hindrances(record: Record) -> list[str]:
+    """Return what would keep a rollback from its end, each with what to do, while nothing is changed for it yet.
+
+    Packages count only on a host that is done and works. One that is in the middle has to leave the kernel it runs, and
+    what becomes of packages can be seen to later.
+    """
+    found = _kernel(str(record["before"]["uname"]))
+    if record["phase"] == records.DONE:
+        installed = set(packages.installed())
+        to_remove = [name for name in record["packages"]["added"] if name in installed]
+        to_install = [name for name in record["packages"]["removed"] if name not in installed]
+        found += _dependents(packages.alone(to_remove, to_install))
+        found += _unavailable(to_install)
+    return found
+
+
+def _kernel(uname: str) -> list[str]:
+    try:
+        loader = loaders.find()
+        lacking = loader.incomplete(loader.entry(uname))
+    except Problem as problem:
+        return [f"the old kernel {uname} cannot be started any more: {problem}; install it again, {STAY}"]
+    if not lacking:
+        return []
+    what = f"the old kernel {uname} cannot be started any more: its boot entry lacks {', '.join(lacking)}"
+    return [f"{what}; install it again, {STAY}"]
+
+
+def _dependents(to_remove: Sequence[str]) -> list[str]:
+    others = packages.dependents(to_remove)
+    what = f"{', '.join(others)} came later and would be removed with what the rollout installed"
+    return [f"{what}; remove them by hand first"] if others else []
+
+
+def _unavailable(removed: Sequence[str]) -> list[str]:
+    if not removed:
+        return []
+    done = command.run(["dnf", "-q", "repoquery", "--qf", "%{name}-%{evr}.%{arch}\\n", *removed])
+    gone = sorted(set(removed) - set(done.out.split()))
+    if done.code == 0 and not gone:
+        return []
+    why = f", dnf says {packages.reason(done.out, done.err)}" if done.code != 0 else ""
+    what = f"no repository has {', '.join(gone or removed)}, which the rollout removed{why}"
+    return [f"{what}; have a repository provide them, or install them by hand, first"]
 
 
 def remains(record: Record) -> list[str]:

@@ -125,10 +125,7 @@ def restore(parameters: Parameters, check: bool) -> Result:
     to_remove = [name for name in made["added"] if name in installed]
     to_install = [name for name in made["removed"] if name not in installed]
     if not check:
-        # An older version takes the place of the newer one: what others need would else have to go in between.
-        replaced = [packages.family(name) for name in to_install]
-        alone = [name for name in to_remove if packages.family(name) not in replaced]
-        _remove(alone, parameters["lock_timeout"])
+        _remove(packages.alone(to_remove, to_install), parameters["lock_timeout"])
         if to_install:
             packages.dnf(["install", *to_install], parameters["lock_timeout"], "install them by hand")
     return {**difference(to_remove, to_install), "added": to_install, "removed": to_remove}

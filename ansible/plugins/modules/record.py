@@ -18,12 +18,15 @@ options:
       - V(held), keep other runs away; V(released), let them; V(checked), fail unless this run does.
       - V(begun), begin a rollout, or go on with one of the same release.
       - V(done), the rollout is finished.
+      - V(undoable), fail unless what there is to undo can be undone; it changes nothing.
       - V(undoing), begin to go back, or go on with that; V(undone), check that the host is as it was.
-    choices: [held, checked, begun, done, undoing, undone, released]
+    choices: [held, checked, begun, done, undoable, undoing, undone, released]
     required: true
     type: str
   target:
-    description: What is rolled out, as returned by M(kernel_thp.fleet.repository). Needed with O(state=begun).
+    description:
+      - What is rolled out, as returned by M(kernel_thp.fleet.repository). Needed with O(state=begun).
+      - With O(state=undoable) it is the rollout that O(state=begun) would go on with that is asked for.
     type: dict
   back_to:
     description: Undo the last rollout, or all of them.
@@ -81,7 +84,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Sto
 ARGUMENTS = {
     "state": {
         "type": "str",
-        "choices": ["held", "checked", "begun", "done", "undoing", "undone", "released"],
+        "choices": ["held", "checked", "begun", "done", "undoable", "undoing", "undone", "released"],
         "required": True,
     },
     "target": {"type": "dict"},
@@ -136,6 +139,16 @@ def done(_parameters: Parameters, check: bool) -> Result:
     return {"changed": True, "record": store.write(found, phase=records.DONE, after=after)}
 
 
+def undoable(parameters: Parameters, _check: bool) -> Result:
+    """A host that is drained, or that has begun to go back, and then cannot, would be worse off than before."""
+    old, target = Store().read(), parameters["target"]
+    found = records.taken_up(old, target) if target else _to_undo(old, parameters)
+    hindered = undo.hindrances(found) if found is not None else []
+    if hindered:
+        return {"failed": True, "msg": " / ".join(hindered)}
+    return {"changed": False, "record": found}
+
+
 def undoing(parameters: Parameters, check: bool) -> Result:
     store = Store()
     old = store.read()
@@ -179,6 +192,7 @@ STATES = {
     "released": release,
     "begun": begin,
     "done": done,
+    "undoable": undoable,
     "undoing": undoing,
     "undone": undone,
 }
