@@ -200,6 +200,24 @@ def test_a_host_that_is_gone_is_lost_and_one_that_is_there_has_failed() -> None:
     assert fleet.outcome({"failed": True, "msg": "x"}) == "failed"
 
 
+@pytest.mark.parametrize(
+    ("seen", "failed", "result"),
+    [
+        ({}, {"lost_contact": True}, "unreachable"),
+        ({}, {}, "refused"),
+        (seen(), {"msg": "the repository cannot be used"}, "refused"),
+        ({**seen(), "record": record("done")}, {"msg": "run r1 works on this host"}, "refused"),
+        ({**seen(), "record": record("rolled-back")}, {"lost_contact": True}, "unreachable"),
+        ({**seen(), "record": record("booted")}, {"msg": "run r1 works on this host"}, "failed"),
+        ({**seen(), "record": record("rolling-back")}, {"lost_contact": True}, "lost"),
+    ],
+)
+def test_a_host_that_was_in_the_middle_is_not_called_refused(
+    seen: dict[str, Any], failed: dict[str, Any], result: str
+) -> None:
+    assert fleet.turned_away(failed, seen) == result
+
+
 def test_the_reason_is_one_line() -> None:
     assert fleet.why({"msg": "a\n  b"}) == "a b"
     assert fleet.why({"module_stderr": "Traceback"}) == "Traceback"

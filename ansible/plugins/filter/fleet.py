@@ -22,6 +22,13 @@ def outcome(failed: Mapping[str, Any]) -> str:
     return "lost" if failed.get("lost_contact") else "failed"
 
 
+def turned_away(failed: Mapping[str, Any], seen: ready.Seen) -> str:
+    """Return what has become of a host that this run did nothing to: that is as it was, unless it was in the middle."""
+    if ready.halfway(seen):
+        return outcome(failed)
+    return "unreachable" if failed.get("lost_contact") else "refused"
+
+
 def why(failed: Mapping[str, Any]) -> str:
     """Return the reason of a failed task in one line."""
     told = failed.get("msg") or failed.get("module_stderr") or failed.get("stderr")
@@ -34,10 +41,12 @@ class FilterModule:
         return {
             "canaries_first": canaries_first,
             "finished": ready.finished,
+            "halfway": ready.halfway,
             "hindered": ready.hindered,
             "judged": summary.judged,
             "outcome": outcome,
             "remarks": ready.remarks,
+            "turned_away": turned_away,
             "undoable": ready.undoable,
             "unfit": ready.unfit,
             "why": why,

@@ -82,6 +82,11 @@ def finished(seen: Seen, target: Mapping[str, Any]) -> bool:
     )
 
 
+def halfway(seen: Seen) -> bool:
+    """Say whether an earlier run has left the host in the middle of something."""
+    return records.unfinished(seen.get("record"))
+
+
 def undoable(seen: Seen, back_to: str) -> bool:
     """Say whether a rollback would have anything to do."""
     return records.to_undo(seen["record"], back_to) is not None
