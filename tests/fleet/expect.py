@@ -39,6 +39,7 @@ def put_back(member: Member, state: State) -> None:
     assert state.settings == member.before.settings
     assert state.record is not None
     assert state.record["phase"] == "rolled-back"
+    assert "drained" not in state.record, "nobody has to take it into service again"
     play.validate("record", state.record)
     assert not state.held
 
@@ -58,6 +59,7 @@ def rolled_out(member: Member, state: State, release: Release) -> None:
     assert before["boot"]["entries"].items() <= now["boot"]["entries"].items()
     assert state.record is not None
     assert (state.record["phase"], state.record["target"]["uname"]) == ("done", release.uname)
+    assert "drained" not in state.record, "nobody has to take it into service again"
     play.validate("record", state.record)
     assert not state.held
 

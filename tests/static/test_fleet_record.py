@@ -57,7 +57,7 @@ def done(release: str, previous: Record | None = None, added: str = "", removed:
 
 def test_what_is_written_is_whole_valid_and_read_again(tmp_path: Path) -> None:
     store = Store(tmp_path / "new")
-    written = store.write(done("2", store.write(done("1"))), armed_in="b1", arguments=["panic=30"])
+    written = store.write(done("2", store.write(done("1"))), armed_in="b1", arguments=["panic=30"], drained=True)
     jsonschema.validate(written, SCHEMA)
     assert store.read() == written
     assert [path.name for path in (tmp_path / "new").iterdir()] == [records.NAME]
@@ -163,6 +163,27 @@ def test_a_rollback_that_was_cut_off_is_gone_on_with() -> None:
     assert begin(cut_off, "1")["phase"] == records.ROLLING_BACK
 
 
+def test_a_host_out_of_service_stays_so_whatever_it_is_that_is_begun_or_undone_next() -> None:
+    out = {**done("1"), "drained": True}
+    assert records.drained(begin(out, "1"))
+    second = begin(out, "2")
+    assert records.drained(second)
+    assert second["previous"] == done("1"), "it is the host that is out of service, and once"
+    undone = {**second, "phase": records.ROLLED_BACK}
+    assert begin(undone, "1") == {**done("1"), "phase": records.BEGUN, "drained": True}
+    for back_to in (records.PREVIOUS, records.ORIGINAL):
+        found = records.to_undo(second, back_to)
+        assert found is not None and records.drained(found)
+    found = records.to_undo(undone, records.ORIGINAL)
+    assert found is not None and records.drained(found)
+
+
+@pytest.mark.parametrize("old", [None, done("1"), {**done("2", done("1")), "phase": records.ROLLED_BACK}])
+def test_of_a_host_in_service_nothing_is_written(old: Record | None) -> None:
+    assert not records.drained(old)
+    assert "drained" not in begin(old, "3")
+
+
 def test_one_run_holds_a_host_at_a_time(tmp_path: Path) -> None:
     assert holder.take("r1", "here", folder=tmp_path) is None
     assert holder.take("r1", "here", folder=tmp_path) is None
@@ -199,6 +220,17 @@ def test_a_step_needs_its_run_to_hold_the_host(tmp_path: Path) -> None:
     with holder.step("r1", folder=tmp_path):
         pass
     with pytest.raises(Problem, match="run r1 of here works on this host"), holder.step("r2", folder=tmp_path):
+        pass
+
+
+def test_what_needs_no_holder_is_kept_away_by_another_one_only(tmp_path: Path) -> None:
+    with holder.step("r1", folder=tmp_path / "new", or_nobody=True):
+        pass
+    holder.take("r1", "here", folder=tmp_path)
+    with holder.step("r1", folder=tmp_path, or_nobody=True):
+        pass
+    refused = pytest.raises(Problem, match="run r1 of here works on this host")
+    with refused, holder.step("r2", folder=tmp_path, or_nobody=True):
         pass
 
 

@@ -11,6 +11,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Record, Store
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.systemd_boot import SystemdBoot
 from ansible_collections.kernel_thp.fleet.plugins.modules import record as module
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import ready
 
 OLD, FIRST, SECOND = "6.1.0-56-amd64", "1.x86_64+thp", "2.x86_64+thp"
 
@@ -193,3 +194,46 @@ def test_what_is_taken_up_again_has_to_lead_back_to_what_the_first_run_found(
     assert (asked["record"] or {}).get("target") == (target("1", tools) if found else None)
     old_entry.unlink()
     assert ask("undoable", target=target("1", tools)).get("failed", False) == found
+
+
+# Who is out of service
+
+
+def test_that_a_host_is_out_of_service_is_in_its_record_until_it_is_back(store: Store) -> None:
+    written = store.write(rollout("1", records.BEGUN, OLD))
+    assert ask("drained", check=True)["changed"]
+    assert store.read() == written, "in check mode it is only told"
+    assert ask("drained")["changed"]
+    assert records.drained(store.read())
+    assert not ask("drained")["changed"]
+    # What is written by others keeps it.
+    store.write(ask("undoing", unfinished_only=True)["record"], phase=records.ROLLED_BACK)
+    assert records.drained(store.read())
+    assert ask("undrained")["changed"]
+    assert not ask("undrained")["changed"]
+    found = store.read()
+    assert found is not None and "drained" not in found
+
+
+@pytest.mark.parametrize("state", ["drained", "undrained"])
+def test_without_a_record_there_is_nothing_to_write(store: Store, state: str) -> None:
+    assert ask(state) == {"changed": False, "record": None}
+    assert not store.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("phase", "drained", "halfway", "undoable"),
+    [
+        (records.DONE, False, False, True),
+        (records.DONE, True, True, True),
+        (records.ROLLED_BACK, False, False, False),
+        (records.ROLLED_BACK, True, True, True),
+        (records.ROLLING_BACK, False, True, True),
+    ],
+)
+def test_a_host_out_of_service_is_in_the_middle_and_rollback_has_something_to_do(
+    phase: str, drained: bool, halfway: bool, undoable: bool
+) -> None:
+    seen = {"record": records.with_drained(rollout("1", phase, OLD), drained)}
+    assert ready.halfway(seen) == halfway
+    assert ready.undoable(seen, records.PREVIOUS) == undoable

@@ -7,6 +7,7 @@ from typing import Any
 
 from ansible import context
 from ansible.errors import AnsibleFilterError
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import order, ready, summary
 
 
@@ -40,6 +41,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "canaries_first": canaries_first,
+            "drained": records.drained,
             "finished": ready.finished,
             "halfway": ready.halfway,
             "hindered": ready.hindered,

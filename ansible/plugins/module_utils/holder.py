@@ -78,12 +78,16 @@ def release(me: str, folder: Path = FOLDER) -> None:
 
 
 @contextmanager
-def step(me: str, timeout: float = PATIENCE, folder: Path = FOLDER) -> Iterator[None]:
-    """Change the host for a run that holds it: from its first look to what it writes last, no other one can."""
-    _expect(me, folder)
+def step(me: str, timeout: float = PATIENCE, folder: Path = FOLDER, or_nobody: bool = False) -> Iterator[None]:
+    """Change the host for a run that holds it: from its first look to what it writes last, no other one can.
+
+    `or_nobody`: that nobody holds the host is good as well.
+    """
+    _expect(me, folder, or_nobody)
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     with _alone(timeout, folder) as lock:
         # It has changed hands if this one had to wait, or came late.
-        _expect(me, folder)
+        _expect(me, folder, or_nobody)
         _under_way.append(lock)
         try:
             yield
@@ -96,8 +100,10 @@ def step_under_way() -> tuple[int, ...]:
     return tuple(_under_way)
 
 
-def _expect(me: str, folder: Path) -> None:
+def _expect(me: str, folder: Path, or_nobody: bool) -> None:
     found = read(folder)
+    if found is None and or_nobody:
+        return
     if found is None:
         raise Problem("this run does not hold the host", "run the role preflight first")
     if found["run"] != me:

@@ -18,17 +18,25 @@ Work = Callable[[Parameters, bool], Result]
 RUN = {"run": {"type": "str", "required": True}}
 
 
-def main(arguments: dict[str, Any], work: Work, changes: bool = False, takes: tuple[str, ...] = ()) -> None:
+def main(
+    arguments: dict[str, Any],
+    work: Work,
+    changes: bool = False,
+    takes: tuple[str, ...] = (),
+    unheld: tuple[str, ...] = (),
+) -> None:
     """Run a module. One that changes the host is told the run it belongs to, which has to hold the host all the time.
 
-    `takes` names the states in which holding the host is what the module is about.
+    `takes` names the states in which holding the host is what the module is about, `unheld` those for which it will do
+    if nobody does.
     """
     module = AnsibleModule(argument_spec={**arguments, **(RUN if changes else {})}, supports_check_mode=True)
     state = module.params.get("state")
     try:
         if changes and os.geteuid() != 0:
             raise Problem("this needs root", "use become")
-        with _step(module.params) if changes and not module.check_mode and state not in takes else nullcontext():
+        steps = changes and not module.check_mode and state not in takes
+        with _step(module.params, state in unheld) if steps else nullcontext():
             result = work(module.params, module.check_mode)
     except Problem as problem:
         module.fail_json(msg=str(problem))
@@ -36,8 +44,8 @@ def main(arguments: dict[str, Any], work: Work, changes: bool = False, takes: tu
         module.exit_json(**result)
 
 
-def _step(parameters: Parameters) -> AbstractContextManager[None]:
-    return holder.step(parameters["run"], parameters.get("lock_timeout", holder.PATIENCE))
+def _step(parameters: Parameters, or_nobody: bool) -> AbstractContextManager[None]:
+    return holder.step(parameters["run"], parameters.get("lock_timeout", holder.PATIENCE), or_nobody=or_nobody)
 
 
 def difference(before: object, after: object) -> dict[str, Any]:

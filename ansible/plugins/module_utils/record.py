@@ -77,6 +77,17 @@ def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one["release"] == other["release"] and sorted(one["packages"]) == sorted(other["packages"])
 
 
+def drained(record: MaybeRecord) -> bool:
+    """Say whether a run has taken the host out of service, or has begun to, and none has taken it back."""
+    return record is not None and bool(record.get("drained"))
+
+
+def with_drained(record: Record, is_drained: bool) -> Record:
+    """Return a record that says so; of a host in service it says nothing."""
+    bare = {name: value for name, value in record.items() if name != "drained"}
+    return {**bare, "drained": True} if is_drained else bare
+
+
 def taken_up(old: MaybeRecord, target: Mapping[str, Any]) -> MaybeRecord:
     """Return the rollout that one to this target goes on with; None: it is a new one."""
     if old is not None and unfinished(old):
@@ -91,8 +102,14 @@ def begin(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str, 
     """Return the record to go on with: the one that is there if it is about the same target, else a new one.
 
     What the host was like before is taken once, so that a rollout that is taken up again does not take its own doings
-    for what it found. One in the middle goes on also with packages that have become newer since.
+    for what it found. One in the middle goes on also with packages that have become newer since. Being out of service
+    is not of a rollout but of the host, so the new record says so of it.
     """
+    bare = with_drained(old, False) if old is not None else None
+    return with_drained(_begun(bare, run, target, before), drained(old))
+
+
+def _begun(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str, Any]) -> Record:
     known = taken_up(old, target)
     if known is not None:
         return {**known, "run": run, "phase": BEGUN if known["phase"] == DONE else known["phase"]}
@@ -133,7 +150,8 @@ def to_undo(record: MaybeRecord, back_to: str) -> MaybeRecord:
         return None
     if back_to == PREVIOUS:
         return rollouts[0]
-    return {**rollouts[0], "before": rollouts[-1]["before"], "packages": together(rollouts), "previous": None}
+    found = {**rollouts[0], "before": rollouts[-1]["before"], "packages": together(rollouts), "previous": None}
+    return with_drained(found, drained(record))
 
 
 def together(rollouts: list[Record]) -> dict[str, list[str]]:

@@ -20,7 +20,9 @@ options:
       - V(done), the rollout is finished.
       - V(undoable), fail unless what there is to undo can be undone; it changes nothing.
       - V(undoing), begin to go back, or go on with that; V(undone), check that the host is as it was.
-    choices: [held, checked, begun, done, undoable, undoing, undone, released]
+      - V(drained), write down that a run takes the host out of service; V(undrained), that it is in service again.
+        Without a record there is nothing to write.
+    choices: [held, checked, begun, done, undoable, undoing, undone, drained, undrained, released]
     required: true
     type: str
   target:
@@ -84,7 +86,10 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Sto
 ARGUMENTS = {
     "state": {
         "type": "str",
-        "choices": ["held", "checked", "begun", "done", "undoable", "undoing", "undone", "released"],
+        "choices": [
+            *("held", "checked", "begun", "done", "undoable", "undoing", "undone"),
+            *("drained", "undrained", "released"),
+        ],
         "required": True,
     },
     "target": {"type": "dict"},
@@ -179,6 +184,23 @@ def undone(_parameters: Parameters, check: bool) -> Result:
     return {"changed": True, "record": store.write(found, phase=records.ROLLED_BACK)}
 
 
+def drained(_parameters: Parameters, check: bool) -> Result:
+    return _be_drained(True, check)
+
+
+def undrained(_parameters: Parameters, check: bool) -> Result:
+    return _be_drained(False, check)
+
+
+def _be_drained(is_drained: bool, check: bool) -> Result:
+    store = Store()
+    old = store.read()
+    if old is None or records.drained(old) == is_drained:
+        return {"changed": False, "record": old}
+    found = records.with_drained(old, is_drained)
+    return {"changed": True, "record": found if check else store.write(found)}
+
+
 def _brief(record: records.MaybeRecord) -> dict[str, Any]:
     """Return what of a record is worth a look in --diff."""
     if record is None:
@@ -195,6 +217,8 @@ STATES = {
     "undoable": undoable,
     "undoing": undoing,
     "undone": undone,
+    "drained": drained,
+    "undrained": undrained,
 }
 
 
@@ -203,4 +227,4 @@ def work(parameters: Parameters, check: bool) -> Result:
 
 
 if __name__ == "__main__":
-    main(ARGUMENTS, work, changes=True, takes=("held", "released"))
+    main(ARGUMENTS, work, changes=True, takes=("held", "released"), unheld=("drained", "undrained"))

@@ -83,10 +83,10 @@ def finished(seen: Seen, target: Mapping[str, Any]) -> bool:
 
 
 def halfway(seen: Seen) -> bool:
-    """Say whether an earlier run has left the host in the middle of something."""
-    return records.unfinished(seen.get("record"))
+    """Say whether an earlier run has left the host in the middle of something, or out of service."""
+    return records.unfinished(seen.get("record")) or records.drained(seen.get("record"))
 
 
 def undoable(seen: Seen, back_to: str) -> bool:
     """Say whether a rollback would have anything to do."""
-    return records.to_undo(seen["record"], back_to) is not None
+    return records.to_undo(seen["record"], back_to) is not None or records.drained(seen["record"])
