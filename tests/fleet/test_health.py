@@ -1,13 +1,16 @@
 """Hosts that fall ill only after their soak has begun: a health command fails, a kernel dies.
 
-As many hosts may fail here, so the rollout goes on.
+They are in service then, so the one that has to be rebooted is taken out once more. As many hosts may fail here, so the
+rollout goes on.
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tests.fleet import expect, faults
+from tests.fleet.balancer import Balancer
 from tests.fleet.hosts import Fleet
 from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator
@@ -15,8 +18,13 @@ from tests.fleet.rollouts import Operator
 ILL, DYING, WELL = "alpha", "bravo", "charlie"
 COMMAND = "/usr/local/bin/healthy"
 SECRET = "--token=quite-a-secret"
-# A path in /run: each boot begins anew.
-ONCE = ("[ ! -e /run/healthy-once ] || exit 3", "touch /run/healthy-once")
+# Well when it is asked before it returns into service, and at the first look of the soak. Paths in /run: each boot begins
+# anew.
+TWICE = (
+    "[ ! -e /run/healthy-twice ] || exit 3",
+    "[ ! -e /run/healthy-once ] || touch /run/healthy-twice",
+    "touch /run/healthy-once",
+)
 SOAK = "kernel_thp.fleet.gate : Wait for the end of the soak"
 SECONDS = 30
 # Far longer than a host takes to die and to come back.
@@ -24,10 +32,11 @@ LONG = 900
 
 
 def test_hosts_that_fall_ill_in_the_soak_go_back_and_the_next_one_is_done(
-    fleet: Fleet, operator: Operator, release: Release
+    fleet: Fleet, operator: Operator, release: Release, folder: Path
 ) -> None:
     fleet.start(ILL, DYING, WELL)
-    for name, lines in {ILL: ONCE, DYING: ("exit 0",), WELL: ("exit 0",)}.items():
+    balancer = Balancer(folder / "balancer")
+    for name, lines in {ILL: TWICE, DYING: ("exit 0",), WELL: ("exit 0",)}.items():
         faults.program(fleet[name], COMMAND, *lines)
     # Else the command line would do, which outlasts systemd's start only where nobody says otherwise.
     fleet[DYING].vm.run("echo kernel.panic = 0 > /etc/sysctl.d/90-lab.conf; echo 0 > /proc/sys/kernel/panic")
@@ -39,6 +48,7 @@ def test_hosts_that_fall_ill_in_the_soak_go_back_and_the_next_one_is_done(
         serial=(2, 1),
         max_failed=2,
         variables={
+            **balancer.variables(),
             "gate_health_command": [COMMAND, SECRET],
             "gate_soak_seconds": SECONDS,
             "gate_soak_interval": 5,
@@ -57,18 +67,22 @@ def test_hosts_that_fall_ill_in_the_soak_go_back_and_the_next_one_is_done(
     assert outcome.report["state"] == "finished"
     assert outcome.results() == {ILL: "rolled-back", DYING: "rolled-back", WELL: "done"}
     step, why = outcome.failure(ILL)
-    assert step == "gate"
+    assert step == "soak"
     told = re.search(r"after (\d+) s of soaking: the health command ended with 3", why)
     assert told is not None, why
     assert 4 <= int(told[1]) < SECONDS
     step, why = outcome.failure(DYING)
-    assert (step, "the host has rebooted meanwhile" in why) == ("gate", True), why
-    (took,) = (step["seconds"] for step in outcome.host(DYING)["steps"] if step["name"] == "gate")
+    assert (step, "the host has rebooted meanwhile" in why) == ("soak", True), why
+    (took,) = (step["seconds"] for step in outcome.host(DYING)["steps"] if step["name"] == "soak")
     assert took < LONG, "it was waited for although its soak was gone"
     assert [told for told in outcome.host(DYING)["facts"]["remarks"] if "sysctl.d sets kernel.panic = 0" in told]
     for name in (ILL, DYING):
         expect.put_back(fleet[name], outcome.states[name])
     expect.rolled_out(fleet[WELL], outcome.states[WELL], release)
+    asked = {name: [action for action, host in balancer.calls() if host == name] for name in (ILL, DYING, WELL)}
+    assert asked[ILL] == ["drain", "undrain", "drain", "undrain"], "it failed in service, and was rebooted"
+    assert asked[DYING] == ["drain", "undrain"], "it had come back by itself, and nothing was left that interrupts it"
+    assert asked[WELL] == ["drain", "undrain"]
     soak = outcome.host(WELL)["facts"]["soak"]
     assert soak["seconds"] > SECONDS - 0.1
     written = [run.log, *(path for path in run.directory.rglob("*") if path.is_file())]

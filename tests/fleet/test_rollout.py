@@ -93,8 +93,8 @@ def test_three_hosts_in_two_batches_get_the_kernel_and_keep_it(
         expect.rolled_out(fleet[name], outcome.states[name], release)
         after = outcome.host(name)["facts"]["after"]
         assert (after["uname"], after["verdict"]) == (release.uname, "supported")
-        assert outcome.steps(name) == ["preflight", "kernel", "profile", "gate", "keep"]
-    # Out of service one batch after the other, and nobody for longer than needed.
+        assert outcome.steps(name) == ["preflight", "kernel", "profile", "gate", "soak", "keep"]
+    # Out of service one batch after the other, and each host once: it is back before its soak.
     calls = balancer.calls()
     assert calls[:2] == [("drain", CANARY), ("undrain", CANARY)]
     assert sorted(calls[2:]) == sorted((action, name) for action in ("drain", "undrain") for name in SECOND)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import loaders
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import loaders, snapshot
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Record, Store
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.systemd_boot import SystemdBoot
@@ -37,8 +37,10 @@ def rollout(release: str, phase: str, uname: str, previous: Record | None = None
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """That of a host which runs the kernel of the first release."""
     found = Store(tmp_path / "record")
     monkeypatch.setattr(module, "Store", lambda: found)
+    monkeypatch.setattr(snapshot, "uname", lambda: FIRST)
     return found
 
 
@@ -146,12 +148,21 @@ def test_a_host_that_works_is_left_alone_if_its_packages_cannot_be_put_back(
     written = store.write({**found, "packages": {"added": [CORE, "gone-1-1.noarch"], "removed": [TESTS, APP]}})
     result = ask("undoable")
     if said is None:
-        assert result == {"changed": False, "record": written}
+        assert result == {"changed": False, "record": written, "reboots": True}
     else:
         assert result["failed"] and said in result["msg"], result
     # One in the middle has to leave its kernel, whatever its packages are like.
     written = store.write({**written, "phase": records.BOOTED})
-    assert ask("undoable", unfinished_only=True) == {"changed": False, "record": written}
+    assert ask("undoable", unfinished_only=True) == {"changed": False, "record": written, "reboots": True}
+
+
+def test_a_host_that_came_back_by_itself_needs_no_reboot(
+    store: Store, old_entry: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write(rollout("1", records.BOOTED, OLD))
+    assert ask("undoable", unfinished_only=True)["reboots"]
+    monkeypatch.setattr(snapshot, "uname", lambda: OLD)
+    assert not ask("undoable", unfinished_only=True)["reboots"]
 
 
 def test_what_an_older_version_takes_the_place_of_may_be_needed(
@@ -166,9 +177,10 @@ def test_what_an_older_version_takes_the_place_of_may_be_needed(
 
 def test_where_nothing_is_undone_nothing_is_in_the_way(store: Store) -> None:
     """Not even a boot loader is looked for."""
-    assert ask("undoable") == {"changed": False, "record": None}
+    nothing = {"changed": False, "record": None, "reboots": False}
+    assert ask("undoable") == nothing
     store.write(rollout("1", records.DONE, OLD))
-    assert ask("undoable", unfinished_only=True) == {"changed": False, "record": None}
+    assert ask("undoable", unfinished_only=True) == nothing
 
 
 @pytest.mark.parametrize(

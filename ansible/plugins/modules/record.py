@@ -69,6 +69,10 @@ record:
   description: The record, as schemas/record.schema.json has it, or null.
   returned: always
   type: dict
+reboots:
+  description: Whether another kernel runs than the one that is gone back to.
+  returned: state is undoable
+  type: bool
 held_by:
   description: The run that holds the host instead.
   returned: the host is held by another run
@@ -151,7 +155,8 @@ def undoable(parameters: Parameters, _check: bool) -> Result:
     hindered = undo.hindrances(found) if found is not None else []
     if hindered:
         return {"failed": True, "msg": " / ".join(hindered)}
-    return {"changed": False, "record": found}
+    reboots = found is not None and snapshot.uname() != found["before"]["uname"]
+    return {"changed": False, "record": found, "reboots": reboots}
 
 
 def undoing(parameters: Parameters, check: bool) -> Result:
