@@ -1,7 +1,8 @@
 """A load balancer's tool, as far as a rollout calls it: `balancer.py FOLDER drain|undrain HOST`, on the controller.
 
 It notes in which order hosts left the service and came back. It does not let a host back in while FOLDER/hold-HOST is
-there, as an operator does who wants to look at the canary before the rollout goes on.
+there, as an operator does who wants to look at the canary before the rollout goes on, and fails to while
+FOLDER/refuse-HOST is.
 """
 
 from __future__ import annotations
@@ -40,9 +41,15 @@ class Balancer:
     def let_go(self, host: str) -> None:
         (self.folder / f"hold-{host}").unlink(missing_ok=True)
 
+    def refuse(self, host: str, yes: bool = True) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"refuse-{host}"
+        path.touch() if yes else path.unlink()
+
     def calls(self) -> list[tuple[str, str]]:
-        """Return what was asked for, in this order: action and host."""
-        lines = (self.folder / "calls").read_text().splitlines()
+        """Return what was asked for and done, in this order: action and host."""
+        path = self.folder / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
         return [(action, host) for action, _, host in (line.partition(" ") for line in lines)]
 
 
@@ -52,6 +59,8 @@ def main(folder: Path, action: str, host: str) -> int:
         if time.monotonic() > deadline:
             return 1
         time.sleep(POLL)
+    if action == "undrain" and (folder / f"refuse-{host}").exists():
+        return 1
     with (folder / "calls").open("a") as calls:
         fcntl.flock(calls, fcntl.LOCK_EX)
         calls.write(f"{action} {host}\n")

@@ -18,8 +18,8 @@ from tests.fleet.rollouts import Operator
 ILL, DYING, WELL = "alpha", "bravo", "charlie"
 COMMAND = "/usr/local/bin/healthy"
 SECRET = "--token=quite-a-secret"
-# Well when it is asked before it returns into service, and at the first look of the soak. Paths in /run: each boot begins
-# anew.
+# Well when it is asked before it returns into service, and at the first look of the soak. With paths in /run each boot
+# begins anew.
 TWICE = (
     "[ ! -e /run/healthy-twice ] || exit 3",
     "[ ! -e /run/healthy-once ] || touch /run/healthy-twice",

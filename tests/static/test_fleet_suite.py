@@ -71,6 +71,17 @@ def test_the_balancer_lets_a_host_return_only_when_it_is_let_go(tmp_path: Path) 
     assert balancer.calls() == [("drain", "alpha"), ("undrain", "bravo"), ("undrain", "alpha")]
 
 
+def test_the_balancer_fails_to_let_a_host_return_as_long_as_it_is_told_to(tmp_path: Path) -> None:
+    balancer = Balancer(tmp_path / "balancer")
+    balancer.refuse("alpha")
+    assert balancer.calls() == []
+    codes = [call(balancer, action, "alpha").wait(timeout=30) for action in ("drain", "undrain")]
+    balancer.refuse("alpha", False)
+    codes.append(call(balancer, "undrain", "alpha").wait(timeout=30))
+    assert codes == [0, 1, 0]
+    assert balancer.calls() == [("drain", "alpha"), ("undrain", "alpha")]
+
+
 def test_the_table_names_a_run_once_and_keeps_its_columns() -> None:
     other = Row("run", "bravo", "rolled-back", "6.1.0", "-", "none", "100 s", "kernel: it died")
     lines = table.render([ROW, other]).splitlines()
