@@ -81,6 +81,23 @@ BROKEN = {
     "unclosed": "- name: Tell the load balancer\n  ansible.builtin.command: [drain\n",
     "unknown": "- name: Tell the load balancer\n  no.such.module: {}\n",
 }
+
+
+def break_roles(folder: Path) -> None:
+    for name, tasks in BROKEN.items():
+        if tasks is not None:
+            (folder / f"roles/{name}/tasks").mkdir(parents=True)
+            (folder / f"roles/{name}/tasks/main.yml").write_text(tasks)
+
+
+@pytest.mark.parametrize("name", ["missing", "unclosed"])
+def test_a_role_that_cannot_be_used_is_a_drain_that_failed(ansible: Mapping[str, str], folder: Path, name: str) -> None:
+    break_roles(folder)
+    done = play(ansible, folder, role=name)
+    assert done.returncode == 0, done.stdout
+    assert [(folder / host).read_text().split() for host in HOSTS] == [["back"], ["back"]]
+
+
 LOOK = """\
 - name: See what can be used
   hosts: all
@@ -101,10 +118,7 @@ LOOK = """\
 
 def test_a_role_that_cannot_be_used_is_found_before_it_is_needed(ansible: Mapping[str, str], folder: Path) -> None:
     """Included as it is, two of these would end the run there and then, whatever has been done to its hosts."""
-    for name, tasks in BROKEN.items():
-        if tasks is not None:
-            (folder / f"roles/{name}/tasks").mkdir(parents=True)
-            (folder / f"roles/{name}/tasks/main.yml").write_text(tasks)
+    break_roles(folder)
     (folder / "play.yml").write_text(LOOK)
     undrains = {"sound": "", **{name: name for name in BROKEN}}
     variables = {
