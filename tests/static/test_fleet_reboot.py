@@ -98,7 +98,7 @@ def test_a_host_that_does_not_come_back_is_lost_and_not_asked(monkeypatch: pytes
     assert host.asked == []
 
 
-@pytest.mark.parametrize(("role", "file", "state"), [("kernel", "main", "confirmed"), ("rollback", "undo", "returned")])
+@pytest.mark.parametrize(("role", "file", "state"), [("kernel", "main", "confirmed"), ("rollback", "back", "returned")])
 def test_no_host_waits_for_others_between_its_reboot_and_its_answer(role: str, file: str, state: str) -> None:
     tasks = yaml.safe_load((ROLES / role / "tasks" / f"{file}.yml").read_text())
     (where,) = (number for number, task in enumerate(tasks) if REBOOT in task)

@@ -172,7 +172,7 @@ def test_what_an_older_version_takes_the_place_of_may_be_needed(
     with_programs(tmp_path / "bin", monkeypatch, needing=APP, available=older)
     found = rollout("1", records.DONE, OLD)
     written = store.write({**found, "packages": {"added": [CORE], "removed": [older]}})
-    assert ask("undoable") == {"changed": False, "record": written}
+    assert ask("undoable") == {"changed": False, "record": written, "reboots": True}
 
 
 def test_where_nothing_is_undone_nothing_is_in_the_way(store: Store) -> None:
