@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,10 @@ from typing import Any
 from scripts.console import say
 from tests.lab import prepared
 from tests.lab.host import Host
-from tests.lab.prepared import Prepared
+from tests.lab.prepared import Recipe
 from tests.lab.vm import Vm
 
 LOOK = Path(__file__).with_name("look.py")
-MEMORY_MIB = 1024
-THP = "/sys/kernel/mm/transparent_hugepage"
-# Set by hand on top of what tuned does: a rollback that only has tuned put its values back loses these.
-BY_HAND = {"defrag": "defer", "khugepaged/max_ptes_none": "444"}
 SETTLED = (
     "systemctl is-system-running --wait > /dev/null; "
     "timeout 120 sh -c 'until tuned-adm active | grep -q \": {profiles}$\"; do sleep 1; done'"
@@ -66,11 +63,9 @@ class Member:
         return self._before
 
     def make_ready(self) -> None:
-        """Wait until it is up, configure its repository, set what is set by hand, and remember all that."""
+        """Wait until it is up, configure its repository, and remember what it is like."""
         self.vm.wait_ssh()
-        self.settle(prepared.PROFILE)
         self.host.use_repository(self.repository)
-        self.vm.run("; ".join(["set -e", *(f"echo {value} > {THP}/{node}" for node, value in BY_HAND.items())]))
         self.remember()
 
     def settle(self, profiles: str) -> None:
@@ -100,7 +95,6 @@ class Fleet:
         self.folder = folder
         self.repository = repository
         self.durable = False
-        self.base: Prepared = prepared.build()
         self.members: dict[str, Member] = {}
         self._started = 0
 
@@ -114,25 +108,19 @@ class Fleet:
     def __getitem__(self, name: str) -> Member:
         return self.members[name]
 
-    def start(self, *names: str, cpus: int = 1, memory_mib: int = MEMORY_MIB) -> None:
+    def start(self, *names: str, recipe: Recipe = prepared.MEMBER) -> None:
         """Start fresh hosts, all at once; one of the same name that is there goes."""
+        saved = recipe.build()
         for name in names:
             if name in self.members:
                 self.members.pop(name).vm.stop()
             self._started += 1
-            vm = Vm(
-                self.base.disk,
-                self.folder / f"{self._started}-{name}",
-                name,
-                cpus=cpus,
-                memory_mib=memory_mib,
-                variables=self.base.variables,
-                durable=self.durable,
-            )
+            vm = saved.machine(self.folder / f"{self._started}-{name}", name, self.durable)
             self.members[name] = Member(name, vm, self.repository)
             vm.start()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Member.make_ready, (self.members[name] for name in names)))
         for name in names:
-            self.members[name].make_ready()
             say(f"{name} is up with {self.members[name].before.uname}")
 
     def refresh(self, *names: str) -> None:

@@ -14,7 +14,7 @@ from tests.fleet.hosts import Fleet
 from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator, Outcome
 from tests.lab import upstream
-from tests.lab.prepared import PROFILE
+from tests.lab.prepared import LARGE_MEMBER, PROFILE
 
 NAMES = ("alpha", "bravo")
 OURS = f"{PROFILE} thp-shrinker"
@@ -25,7 +25,7 @@ KILLED = "journalctl -k -b -o cat --no-pager | grep -c 'Killed process .*(thp_oo
 @pytest.fixture(scope="module", autouse=True)
 def hosts(fleet: Fleet) -> None:
     # The selftests run on one, with as much of a machine as in the other suites.
-    fleet.start("alpha", cpus=2, memory_mib=2048)
+    fleet.start("alpha", recipe=LARGE_MEMBER)
     fleet.start("bravo")
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab import gate, image
+from tests.lab import gate, prepared
+from tests.lab.prepared import Recipe
 from tests.lab.results import Results
 from tests.lab.vm import RUN, Vm
 
@@ -19,7 +20,8 @@ def results() -> Results:
 
 @pytest.fixture(scope="module")
 def host(request: pytest.FixtureRequest) -> Iterator[Vm]:
-    """A host that runs the stock kernel."""
-    with Vm(image.build(), RUN / request.module.__name__.rsplit(".")[-1]) as vm:
+    """A host that is prepared as the file's RECIPE says; without one, it runs the stock kernel."""
+    recipe: Recipe = getattr(request.module, "RECIPE", prepared.STOCK)
+    with recipe.build().machine(RUN / request.module.__name__.removeprefix("tests.")) as vm:
         vm.wait_ssh()
         yield vm

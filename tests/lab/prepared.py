@@ -1,22 +1,26 @@
-"""A lab host as an administrator left it, to start many from: booted before, tuned in use with a profile of its own.
+"""Lab hosts in the middle of their life, to start many from: what takes minutes on an emulated host is done once.
 
-Made once from each image, and kept. A host that starts from it costs a boot and nothing else.
+A host that starts from one is up within seconds: its memory goes on where it was saved, with its disk and variables.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.console import BUILD, step
-from tests.lab import image
-from tests.lab.vm import RUN, Vm
+from tests.lab import gate, image, repo, upstream
+from tests.lab.accel import QEMU, accelerator
+from tests.lab.host import Host
+from tests.lab.vm import RUN, Saved, Vm
 
 PREPARED = BUILD / "lab" / "prepared"
+HERE = Path(__file__).resolve().parent
 # Nothing the kernel or our profiles would choose, so that whatever returns or stays can be told apart.
 PROFILE = "lab-app"
 PROFILE_TEXT = """\
@@ -27,57 +31,99 @@ vm.dirty_ratio=37
 [vm]
 transparent_hugepages=madvise
 """
-# dnf is to be called by nobody but who is tested: a timer would do it ten minutes after each boot.
-SETUP = f"""
-set -e
+# dnf is to be called by nobody but who is tested: a timer would do it ten minutes after each boot. Of the others, those
+# for a time of day would all fire when the clock is set after a long sleep; the next boot starts them again.
+SETTLE = """\
 systemctl is-system-running --wait > /dev/null || true
 systemctl disable --now dnf-makecache.timer || [ ! -e /lib/systemd/system/dnf-makecache.timer ]
-systemctl enable --now tuned
-tuned-adm profile {PROFILE}
-tuned-adm verify
+systemctl stop '*.timer'
 """
-# Each host makes an id of its own at its next start, as with the image itself.
-FORGET = ": > /etc/machine-id"
+ADMINISTER = f"systemctl enable --now tuned && tuned-adm profile {PROFILE} && tuned-adm verify"
+# On top of what tuned does: a rollback that only has tuned put its values back loses these.
+BY_HAND = "cd /sys/kernel/mm/transparent_hugepage && echo defer > defrag && echo 444 > khugepaged/max_ptes_none"
+
+
+def _stock(host: Host) -> None:
+    host.vm.run(f"bootctl set-default {host.entry(host.vm.run('uname -r').text)}")
+
+
+def _administered(host: Host) -> None:
+    host.vm.write(f"/etc/tuned/{PROFILE}/tuned.conf", PROFILE_TEXT)
+    host.vm.run(f"{ADMINISTER} && {BY_HAND}")
+
+
+def _kernel_thp(host: Host) -> None:
+    _stock(host)
+    with repo.served() as url:
+        host.use_repository(url)
+        host.install("kernel-thp")
+    uname = host.vm.run(f"rpm -q --qf '{gate.UNAME_FORMAT}' {gate.PACKAGE}").text
+    host.boot_once(uname)
+    host.wait_blessed(uname)
+
+
+def _upstream(host: Host) -> None:
+    _stock(host)
+    host.boot_once(upstream.install(host.vm))
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What a host starts from: see Vm."""
+class Recipe:
+    """`ours` says that our packages are in it."""
 
-    disk: Path
-    variables: Path
+    name: str
+    make: Callable[[Host], None]
+    cpus: int = 2
+    memory_mib: int = 2048
+    ours: bool = False
+
+    def digest(self) -> str:
+        """Return the hash of all that makes it, qemu included: another one need not understand what this one wrote."""
+        parts = [str(image.image_path()), repr((self.cpus, self.memory_mib)), *accelerator()]
+        parts += [(HERE / name).read_text() for name in ("prepared.py", "host.py", "vm.py")]
+        parts.append(subprocess.run([QEMU, "--version"], check=True, capture_output=True, text=True).stdout)
+        if self.ours:
+            parts.append(_kernel_packages())
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    def build(self) -> Saved:
+        """Return what is there for the present image, made if it is not."""
+        disk = image.build()
+        with _alone(self.name):
+            found = Saved(PREPARED / f"{self.name}-{self.digest()}", self.cpus, self.memory_mib)
+            # The last of them that is written: it says that the whole is there.
+            if found.disk.exists():
+                return found
+            for old in PREPARED.glob(f"{self.name}-*.*"):
+                old.unlink()
+            machine = Vm(disk, RUN / f"prepare-{self.name}", f"prepare-{self.name}", self.cpus, self.memory_mib)
+            with step(f"lab: prepare a host: {self.name}"), machine as vm:
+                vm.wait_ssh()
+                vm.run(SETTLE)
+                self.make(Host(vm))
+                vm.run(SETTLE)
+                vm.save(found)
+            return found
 
 
-def digest() -> str:
-    """Return the hash of what makes it: the image, wherever that is, and this file."""
-    parts = (str(image.image_path()), Path(__file__).read_text())
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+STOCK = Recipe("stock", _stock)
+KERNEL_THP = Recipe("kernel-thp", _kernel_thp, ours=True)
+UPSTREAM = Recipe("upstream", _upstream)
+# The hosts of a fleet, of which several run at a time; and one that is to run the selftests.
+MEMBER = Recipe("member", _administered, cpus=1, memory_mib=1024)
+LARGE_MEMBER = Recipe("large-member", _administered)
+
+
+def _kernel_packages() -> str:
+    """Return what tells our kernel packages from other ones, however often they are signed."""
+    packages = [str(path) for path in sorted(repo.REPO.glob("kernel-thp*.rpm"))]
+    command = ["rpm", "-qp", "--qf", "%{NVRA} %{SHA256HEADER}\\n", *packages]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _alone(name: str) -> Iterator[None]:
     PREPARED.mkdir(parents=True, exist_ok=True)
-    with (PREPARED / "lock").open("w") as handle:
+    with (PREPARED / f"{name}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
-
-
-def build() -> Prepared:
-    """Return what is there for the present image, made if it is not."""
-    disk = image.build()
-    with _alone():
-        found = Prepared(PREPARED / f"{digest()}.qcow2", PREPARED / f"{digest()}.fd")
-        if found.disk.exists():
-            return found
-        for old in PREPARED.glob("*.*"):
-            old.unlink()
-        with step("lab: prepare a host to start others from"), Vm(disk, RUN / "prepare", "prepare") as vm:
-            vm.wait_ssh()
-            vm.write(f"/etc/tuned/{PROFILE}/tuned.conf", PROFILE_TEXT)
-            vm.run(SETUP)
-            vm.run(FORGET)
-            vm.shut_down()
-            vm.variables.replace(found.variables)
-            # Last: it says that the whole is there.
-            vm.overlay.replace(found.disk)
-        return found

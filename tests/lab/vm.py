@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import queue
+import shlex
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ from typing import IO
 from scripts.console import BUILD, UserError, tail
 from tests.lab import image
 from tests.lab.accel import QEMU, accelerator
+from tests.lab.qmp import Monitor
 from tests.lab.splats import SPLAT, fatal
 
 RUN = BUILD / "lab" / "run"
@@ -35,6 +37,30 @@ FIRMWARE = (
 SSH_FAILED = 255
 EFIVARS = "/sys/firmware/efi/efivars"
 LOADER_GUID = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A machine that stands still: start one of the same size from it, and it goes on where this one was stopped."""
+
+    stem: Path
+    cpus: int
+    memory_mib: int
+
+    @property
+    def disk(self) -> Path:
+        return self.stem.with_suffix(".qcow2")
+
+    @property
+    def variables(self) -> Path:
+        return self.stem.with_suffix(".fd")
+
+    @property
+    def memory(self) -> Path:
+        return self.stem.with_suffix(".memory")
+
+    def machine(self, directory: Path, name: str = "host", durable: bool = False) -> Vm:
+        return Vm(self.disk, directory, name, self.cpus, self.memory_mib, durable=durable, saved=self)
 
 
 class DeadHost(UserError):
@@ -87,10 +113,10 @@ class Vm:
         memory_mib: int = 2048,
         nodes: int = 1,
         swap_mib: int = 0,
-        variables: Path | None = None,
         durable: bool = False,
+        saved: Saved | None = None,
     ) -> None:
-        """`variables` are EFI variables to begin with; what a guest flushes to a durable disk survives power_off()."""
+        """What a guest flushes to a durable disk survives power_off()."""
         self.disk = disk
         self.directory = directory
         self.name = name
@@ -103,10 +129,12 @@ class Vm:
         self.variables = directory / "vars.fd"
         self.console = directory / "console.log"
         self.port = 0
-        self._first_variables = variables
+        self._saved = saved
+        self._clock_stood_still = False
         self._qemu_log = directory / "qemu.log"
         self._lock: IO[str] | None = None
         self._qemu: subprocess.Popen[bytes] | None = None
+        self._monitor: Monitor | None = None
         self._seen = 0
         self._frozen = False
 
@@ -124,23 +152,41 @@ class Vm:
         self._claim()
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
-        shutil.copyfile(self._first_variables or variables, self.variables)
+        shutil.copyfile(self._saved.variables if self._saved else variables, self.variables)
         base = ["-b", str(self.disk.resolve()), "-F", "qcow2"]
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *base, str(self.overlay)], check=True)
         self.port = free_port()
-        self.power_on()
+        if self._saved is None:
+            self.power_on()
+        else:
+            self._clock_stood_still = True
+            self.power_on("-incoming", f"exec:cat {shlex.quote(str(self._saved.memory))}")
 
-    def power_on(self) -> None:
+    def power_on(self, *options: str) -> None:
         """Have qemu run, with the disk and the EFI variables as they are."""
         code, _ = firmware()
-        with self._qemu_log.open("ab") as log:
+        ours, its = socket.socketpair()
+        monitor = ["-chardev", f"socket,id=monitor,fd={its.fileno()}", "-mon", "chardev=monitor,mode=control"]
+        with its, self._qemu_log.open("ab") as log:
             self._qemu = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *self._command(code)],
+                ["setpriv", "--pdeathsig", "KILL", *self._command(code), *monitor, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=[its.fileno()],
             )
+        self._monitor = Monitor(ours)
+
+    def save(self, saved: Saved) -> None:
+        """Stop it for good, in the middle of whatever it does, such that others can go on from there."""
+        assert self._monitor is not None
+        self._monitor.migrate(f"exec:cat > {shlex.quote(str(saved.memory))}")
+        self._monitor.execute("quit")
+        self._running().wait()
+        self._qemu = None
+        self.variables.replace(saved.variables)
+        self.overlay.replace(saved.disk)
 
     def power_off(self) -> None:
         """Cut the power: the guest gets no chance to write anything."""
@@ -376,9 +422,16 @@ class Vm:
         while time.monotonic() < deadline:
             self.watch()
             if self._banner() and self._answers(not_boot):
+                self._set_clock()
                 return
             time.sleep(POLL)
         raise self._no_answer("no ssh", timeout)
+
+    def _set_clock(self) -> None:
+        """Linux reads the clock of the machine at boot only, and in a saved machine time stood still."""
+        if self._clock_stood_still:
+            self.run(f"date -s @{time.time():.3f} > /dev/null")
+            self._clock_stood_still = False
 
     def reboot(self, timeout: float = BOOT_TIMEOUT) -> None:
         """Reboot by the guest's own systemd, and wait until it is up again."""

@@ -1,4 +1,4 @@
-"""The same lab host as for the kernel's tests, with the repository at hand."""
+"""Lab hosts as for the kernel's tests, with the repository at hand."""
 
 from __future__ import annotations
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tests.lab import upstream
+from tests.lab import prepared
 from tests.lab.host import Host
 from tests.lab.vm import Vm
 from tests.tools.asking import ask, expect_exact, set_knob, start_sparse, stop_sparse, wrong
 
+RECIPE = prepared.UPSTREAM
+
 
 def test_upstream_kernel_is_degraded_and_told_from_ours(host: Vm) -> None:
-    Host(host).boot_once(upstream.install(host))
     Host(host).install("thp-tools")
     found = ask(host)
     assert found["verdict"] == "degraded"

@@ -1,4 +1,4 @@
-"""Each file of tests has a host of its own, on the kernel that its KERNEL names, with the profiles installed by dnf."""
+"""Each file of tests has a host of its own, prepared as its RECIPE says, with the profiles installed by dnf."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import gate, image, repo, upstream
+from tests.lab import repo
 from tests.lab.host import Host
+from tests.lab.prepared import Recipe
 from tests.lab.tuned import LOG, THP, VARIABLES, Tuned, Values
-from tests.lab.vm import RUN, Vm
+from tests.lab.vm import RUN
 
 PROFILES = "tuned-profiles-thp"
 # Nothing a kernel begins with and nothing a profile sets, so that whatever returns or stays can be told apart.
@@ -23,28 +24,14 @@ INITIAL = {
 }
 
 
-def boot(host: Host, kernel: str) -> None:
-    """Have the host run one of the kernels, installed on the way."""
-    if kernel == "upstream":
-        host.boot_once(upstream.install(host.vm))
-    elif kernel == "kernel-thp":
-        host.install("kernel-thp")
-        host.boot_once(host.vm.run(f"rpm -q --qf '{gate.UNAME_FORMAT}' {gate.PACKAGE}").text)
-    else:
-        assert kernel == "stock"
-
-
 @pytest.fixture(scope="module")
 def host(request: pytest.FixtureRequest) -> Iterator[Host]:
-    name = request.module.__name__.rsplit(".")[-1]
-    with repo.served() as url, Vm(image.build(), RUN / f"tuned-{name}", name) as vm:
+    recipe: Recipe = request.module.RECIPE
+    with repo.served() as url, recipe.build().machine(RUN / request.module.__name__.removeprefix("tests.")) as vm:
         vm.wait_ssh()
         found = Host(vm)
-        stock = vm.run("uname -r").text
-        vm.run(f"bootctl set-default {found.entry(stock)}")
         found.use_repository(url)
         found.install(PROFILES)
-        boot(found, request.module.KERNEL)
         vm.write("/root/watch_writes.py", Path(__file__).with_name("watch_writes.py").read_text())
         vm.run("systemctl start tuned")
         yield found

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from scripts.console import UserError
+from tests.lab import prepared
 from tests.lab.host import Host
 from tests.lab.tuned import THP, VARIABLES, Tuned, Values
 from tests.lab.vm import Vm
 from tests.tuned.expected import BASELINE, SHRINKER, TIGHT, in_force
 
-KERNEL = "kernel-thp"
+RECIPE = prepared.KERNEL_THP
 
 
 def writes(vm: Vm, action: str) -> list[str]:

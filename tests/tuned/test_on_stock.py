@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.lab import prepared
 from tests.lab.host import Host
 from tests.lab.tuned import LOG, Tuned, Values
 
-KERNEL = "stock"
+RECIPE = prepared.STOCK
 
 
 def refusal(tuned: Tuned) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.lab import prepared
 from tests.lab.tuned import THP, Tuned, Values
 
-KERNEL = "upstream"
+RECIPE = prepared.UPSTREAM
 ON = {"enabled": "always", "defrag": "madvise", "shrink_underused": "1"}
 
 

@@ -1,6 +1,6 @@
-"""thp-validate on a real host, on its way from the stock kernel to a supported one and into trouble.
+"""thp-validate on a host with kernel-thp, on its way to a supported one and into trouble.
 
-The tests build on each other: one host takes the packages in, boots kernel-thp, gets the profile, and is then broken.
+The tests build on each other: the host gets the profile, and is then broken.
 """
 
 from __future__ import annotations
@@ -10,51 +10,27 @@ import json
 import jsonschema
 import pytest
 
+from tests.lab import prepared
 from tests.lab.host import Host
-from tests.lab.variant import NORMAL
 from tests.lab.vm import Vm
 from tests.tools.asking import (
-    COUNT,
     GROUP,
     SAID,
     SCHEMA,
     SYSFS,
     ask,
     expect_exact,
-    set_knob,
     start_sparse,
     stop_sparse,
     wrong,
 )
 
+RECIPE = prepared.KERNEL_THP
 SELFTESTS_TIMEOUT = 1200.0
 
 
-def test_stock_kernel_is_unsupported_and_says_what_to_do(host: Vm) -> None:
-    Host(host).install("thp-tools")
-    host.run("rpm -V thp-tools")
-    found = ask(host)
-    assert found["verdict"] == "unsupported"
-    assert wrong(found)["kernel-variant"] == wrong(found)["shrinker-switch"] == "unsupported"
-    assert any(reason["todo"] == "install kernel-thp and boot it" for reason in found["reasons"])
-
-
-def test_estimate_on_the_stock_kernel_is_exact(host: Vm) -> None:
-    set_knob(host, "enabled", "always")
-    pid = start_sparse(host)
-    expect_exact(ask(host, "--estimate", "--pid", str(pid))["estimate"])
-    expect_exact(ask(host, "--estimate", "--cgroup", "/sparse")["estimate"])
-    # Reading changed nothing.
-    huge = host.run(f"grep AnonHugePages /proc/{pid}/smaps_rollup").text.split()[1]
-    assert int(huge) == COUNT * 2048
-    stop_sparse(host)
-
-
 def test_fresh_kernel_lacks_its_settings_only(host: Vm) -> None:
-    Host(host).install(NORMAL.package, "kernel-thp-selftests")
-    uname = host.run(f"rpm -q --qf '{NORMAL.uname_format}' {NORMAL.core}").text
-    Host(host).boot_once(uname)
-    Host(host).wait_blessed(uname)
+    Host(host).install("thp-tools", "kernel-thp-selftests")
     found = ask(host)
     assert found["kernel"]["variant"] == "kernel-thp"
     assert found["kernel"]["nevra"].startswith("kernel-thp-core-")

@@ -1,0 +1,27 @@
+"""thp-validate on the stock kernel."""
+
+from __future__ import annotations
+
+from tests.lab.host import Host
+from tests.lab.vm import Vm
+from tests.tools.asking import COUNT, ask, expect_exact, set_knob, start_sparse, stop_sparse, wrong
+
+
+def test_stock_kernel_is_unsupported_and_says_what_to_do(host: Vm) -> None:
+    Host(host).install("thp-tools")
+    host.run("rpm -V thp-tools")
+    found = ask(host)
+    assert found["verdict"] == "unsupported"
+    assert wrong(found)["kernel-variant"] == wrong(found)["shrinker-switch"] == "unsupported"
+    assert any(reason["todo"] == "install kernel-thp and boot it" for reason in found["reasons"])
+
+
+def test_estimate_on_the_stock_kernel_is_exact(host: Vm) -> None:
+    set_knob(host, "enabled", "always")
+    pid = start_sparse(host)
+    expect_exact(ask(host, "--estimate", "--pid", str(pid))["estimate"])
+    expect_exact(ask(host, "--estimate", "--cgroup", "/sparse")["estimate"])
+    # Reading changed nothing.
+    huge = host.run(f"grep AnonHugePages /proc/{pid}/smaps_rollup").text.split()[1]
+    assert int(huge) == COUNT * 2048
+    stop_sparse(host)
