@@ -5,17 +5,13 @@ A run is a process of its own, so that a test can do something to a host, or to 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +21,7 @@ import jsonschema
 
 from scripts import collection
 from scripts.console import BUILD, HEARTBEAT, UserError, run_logged, say
+from tests.lab.vm import sockets
 
 PLACE = BUILD / "fleet" / "collections"
 HOME = BUILD / "fleet" / "ansible"
@@ -76,18 +73,10 @@ def environment(folder: Path) -> dict[str, str]:
         "ANSIBLE_CONFIG": str(CONFIG),
         "ANSIBLE_HOME": str(HOME),
         "ANSIBLE_COLLECTIONS_PATH": str(PLACE),
-        "ANSIBLE_SSH_CONTROL_PATH_DIR": sockets(),
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets()),
         "ANSIBLE_LOCALHOST_WARNING": "0",
         "ANSIBLE_NOCOLOR": "1",
     }
-
-
-@functools.cache
-def sockets() -> str:
-    """Return where ssh keeps its sockets: their names have to be short, and the way to a clone can be long."""
-    folder = tempfile.mkdtemp(prefix="kt")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def schema(name: str) -> dict[str, Any]:

@@ -15,12 +15,11 @@ from pathlib import Path
 
 from scripts.console import BUILD, step
 from tests.lab import gate, image, repo, upstream
-from tests.lab.accel import QEMU, accelerator
+from tests.lab.accel import QEMU
 from tests.lab.host import Host
 from tests.lab.vm import RUN, Saved, Vm
 
 PREPARED = BUILD / "lab" / "prepared"
-HERE = Path(__file__).resolve().parent
 # Nothing the kernel or our profiles would choose, so that whatever returns or stays can be told apart.
 PROFILE = "lab-app"
 PROFILE_TEXT = """\
@@ -79,8 +78,8 @@ class Recipe:
 
     def digest(self) -> str:
         """Return the hash of all that makes it, qemu included: another one need not understand what this one wrote."""
-        parts = [str(image.image_path()), repr((self.cpus, self.memory_mib)), *accelerator()]
-        parts += [(HERE / name).read_text() for name in ("prepared.py", "host.py", "vm.py")]
+        machine = Vm(Path(), Path(), self.name, self.cpus, self.memory_mib)
+        parts = [str(image.image_path()), Path(__file__).read_text(), *machine.command_line(Path())]
         parts.append(subprocess.run([QEMU, "--version"], check=True, capture_output=True, text=True).stdout)
         if self.ours:
             parts.append(_kernel_packages())

@@ -5,14 +5,17 @@ Start VMs from the main thread: the kernel ends qemu when the thread that starte
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
+import functools
 import queue
 import shlex
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -94,6 +97,14 @@ def firmware() -> tuple[Path, Path]:
     raise UserError("no UEFI firmware for qemu (OVMF) found", "run `make deps`")
 
 
+@functools.cache
+def sockets() -> Path:
+    """Return where ssh keeps its sockets: their names have to be short, and the way to a clone can be long."""
+    folder = tempfile.mkdtemp(prefix="kt")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -169,7 +180,7 @@ class Vm:
         monitor = ["-chardev", f"socket,id=monitor,fd={its.fileno()}", "-mon", "chardev=monitor,mode=control"]
         with its, self._qemu_log.open("ab") as log:
             self._qemu = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *self._command(code), *monitor, *options],
+                ["setpriv", "--pdeathsig", "KILL", *self.command_line(code), *monitor, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -234,7 +245,8 @@ class Vm:
             self._lock.close()
             raise UserError(f"another command runs a host in {self.directory}", "wait for it to end") from None
 
-    def _command(self, code: Path) -> list[str]:
+    def command_line(self, code: Path) -> list[str]:
+        """Return what qemu is called with, which is what a saved machine depends on."""
         forward = f"user,id=net,restrict=off,hostfwd=tcp:127.0.0.1:{self.port}-:22"
         command = [QEMU, *accelerator(), "-machine", "q35", "-nodefaults", "-display", "none", "-name", self.name]
         # A socket for each node: Linux warns when processors of one socket are on several nodes.
@@ -323,7 +335,9 @@ class Vm:
     def ssh_command(self, *extra: str) -> list[str]:
         # Here and not among the options: who connects in another way has to notice by itself that a host is gone.
         way = ["-i", str(image.ssh_key()), "-p", str(self.port), "-o", "ServerAliveInterval=20"]
-        return ["ssh", *self.ssh_options(), *way, *extra, "root@127.0.0.1"]
+        # A connection of its own costs a command more than a second of emulation. This one ends with its host.
+        shared = ["-o", "ControlMaster=auto", "-o", "ControlPersist=yes", "-o", f"ControlPath={sockets()}/{self.port}"]
+        return ["ssh", *self.ssh_options(), *way, *shared, *extra, "root@127.0.0.1"]
 
     def run(
         self,

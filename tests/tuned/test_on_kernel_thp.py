@@ -158,6 +158,7 @@ def test_a_reboot_applies_the_profile_again_over_the_kernels_defaults(tuned: Tun
     tuned.profile("thp-shrinker")
     tuned.vm.run("systemctl enable tuned")
     host.boot_once(tuned.vm.run("uname -r").text)
+    tuned.vm.run("systemctl is-system-running --wait", check=False)
     assert tuned.active() == "thp-shrinker"
     assert tuned.verify()[0]
     assert in_force(tuned, SHRINKER)
