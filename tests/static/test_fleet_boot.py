@@ -191,6 +191,37 @@ def test_grub_that_cannot_do_it_says_so(grub_host: Grub, word: str, said: str) -
     assert said in problem
 
 
+@pytest.mark.parametrize(("default", "problems"), [("saved", 0), ("0", 1), ("lab-menu-entry", 1)])
+def test_a_default_that_is_not_the_saved_one_is_seen_in_what_grub_itself_writes(
+    grub_host: Grub, default: str, problems: int
+) -> None:
+    """Whatever the default, it has a function that saves one, and a block for one that was saved before."""
+    header = Path("/etc/grub.d/00_header")
+    assert header.exists(), "run `make deps`: GRUB's own script is not here"
+    # What grub-mkconfig exports to it. A console, so that no fonts are looked for on this machine's disks.
+    given = {"pkgdatadir": "/usr/share/grub", "GRUB_TERMINAL_OUTPUT": "console", "GRUB_DEFAULT": default}
+    environment = {**os.environ, **given}
+    written = subprocess.run([header], env=environment, capture_output=True, text=True, check=True).stdout
+    assert "saved_entry" in written
+    grub_host.config.write_text(f"{written}blscfg\n")
+    found = grub_host.problems()
+    assert len(found) == problems and all("does not obey the saved default" in problem for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("line", "is_obeyed"),
+    [
+        ('   set default="${saved_entry}"', True),
+        ("set default=$saved_entry", True),
+        ('# set default="${saved_entry}"', False),
+        ('set default="${saved_entry_of_mine}"', False),
+        ('set saved_entry="${prev_saved_entry}"', False),
+    ],
+)
+def test_only_a_line_that_is_in_force_makes_the_saved_default_obeyed(line: str, is_obeyed: bool) -> None:
+    assert grub.obeys(f"load_env\n{line}\nfi\n", "saved_entry") == is_obeyed
+
+
 def test_the_file_system_of_a_path_is_found() -> None:
     table = (
         "22 1 253:0 / / rw - xfs /dev/mapper/root rw\n"

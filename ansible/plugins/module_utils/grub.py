@@ -6,6 +6,7 @@ editing all of them, a plugin of kernel-install puts the kept default back whene
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -34,6 +35,14 @@ def environment(listed: str) -> dict[str, str]:
     """Read what `grub2-editenv - list` prints."""
     pairs = (line.partition("=") for line in listed.splitlines() if "=" in line)
     return {key: value for key, _, value in pairs}
+
+
+def obeys(config: str, key: str) -> bool:
+    """Say whether grub.cfg takes its default from the environment block.
+
+    That it has the name of the variable tells nothing: grub-mkconfig writes `function savedefault` into every one.
+    """
+    return re.search(rf'^[^#\n]*\bset\s+default="?\$\{{?{key}\b', config, re.MULTILINE) is not None
 
 
 def mounted(mountinfo: str, path: str) -> tuple[str, str]:
@@ -104,9 +113,9 @@ class Grub(Loader):
         config = files.text(self.config) or ""
         if "blscfg" not in config:
             found.append("grub.cfg does not use BLS entries (GRUB_ENABLE_BLSCFG=true, then grub2-mkconfig)")
-        if "saved_entry" not in config:
+        if not obeys(config, "saved_entry"):
             found.append("grub.cfg does not obey the saved default (GRUB_DEFAULT=saved, then grub2-mkconfig)")
-        if "next_entry" not in config:
+        if not obeys(config, "next_entry"):
             found.append("grub.cfg does not know one-time boots: make it anew by grub2-mkconfig")
         kind, device = mounted(files.text(self.root / "proc/self/mountinfo") or "", str(self.block.resolve()))
         if kind in READ_ONLY_TYPES or device.startswith(READ_ONLY_DEVICES):
