@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,12 +77,14 @@ def pattern(entry: Entry) -> str:
     return f"{entry.name}[+.][0-9c]*"
 
 
-def matches(entry: Entry, wanted: str | None) -> bool:
-    """Say whether a loader that is told `wanted` takes this entry; loaders do not tell capitals."""
-    if not wanted:
-        return False
-    names = (entry.file, f"{entry.name}{SUFFIX}", entry.name)
-    return any(fnmatch.fnmatchcase(name.lower(), wanted.lower()) for name in names)
+def names(entry: Entry, wanted: str | None) -> bool:
+    """Say whether a loader that is told `wanted` takes this entry and no other one; loaders do not tell capitals.
+
+    A pattern that is not ours does not count, also if it finds nothing else so far: `ID-*` of an operator finds the
+    kernel as well that is installed next, and that may be its first match.
+    """
+    known = (entry.file, f"{entry.name}{SUFFIX}", entry.name, pattern(entry))
+    return wanted is not None and wanted.lower() in [name.lower() for name in known]
 
 
 def with_arguments(content: str, add: Sequence[str], remove: Sequence[str]) -> str:

@@ -49,7 +49,7 @@ class SystemdBoot(Loader):
         command.said(["bootctl", "set-default", bls.pattern(entry)])
 
     def kept(self, entry: Entry) -> bool:
-        return bls.matches(entry, variable(self.root, DEFAULT))
+        return bls.names(entry, variable(self.root, DEFAULT))
 
     def set_once(self, entry: Entry | None) -> None:
         # By the id that bootctl lists, systemd-boot 252 does not find an entry that has tries.
