@@ -1,19 +1,23 @@
 """A host on a tree: kernel-install's own plugin writes its boot entries, and a boot is what the test says it is.
 
-Only `bootctl` is a stand-in, because the EFI variables of this machine are not to be touched.
+GRUB's environment is written by its own program. Only `bootctl` is a stand-in: this machine's EFI variables are not to
+be touched.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, loaders, snapshot, systemd_boot
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import loaders, snapshot, systemd_boot
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.booting import Host
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.grub import Grub
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.loader import Loader
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.systemd_boot import SystemdBoot
 
@@ -35,14 +39,15 @@ else:
 
 
 class Tree:
-    """It runs the old kernel in boot b0, and has begun to be taken to the new one."""
+    """It runs the old kernel in boot b0."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Loader] = SystemdBoot) -> None:
         self.root, self.boot = root, root / "boot"
         self.uname, self.boot_id, self.command_line = OLD, "b0", OPTIONS
         self.store = Store(root / "record")
         self.add(OLD)
-        monkeypatch.setattr(loaders, "find", lambda: SystemdBoot(root, self.boot))
+        self.loader = self._grub() if kind is Grub else SystemdBoot(root, self.boot)
+        monkeypatch.setattr(loaders, "find", lambda: self.loader)
         monkeypatch.setattr(snapshot, "uname", lambda: self.uname)
         monkeypatch.setattr(snapshot, "boot_id", lambda: self.boot_id)
         self._program(
@@ -57,6 +62,14 @@ class Tree:
         )
         monkeypatch.setenv("PATH", str(root / "bin"), prepend=os.pathsep)
 
+    def _grub(self) -> Grub:
+        editenv = shutil.which("grub2-editenv") or shutil.which("grub-editenv")
+        assert editenv, "run `make deps`: GRUB's own program is not here"
+        place = self.boot / "grub2"
+        place.mkdir()
+        subprocess.run([editenv, str(place / "grubenv"), "create"], check=True)
+        return Grub(self.root, editenv, place)
+
     def _program(self, name: str, text: str) -> None:
         path = self.root / "bin" / name
         path.parent.mkdir(exist_ok=True)
@@ -65,8 +78,7 @@ class Tree:
 
     def begin(self, target: str) -> Host:
         """Begin a rollout from the kernel that runs now."""
-        loader = loaders.find()
-        before = {"uname": self.uname, "boot": {"settings": loader.settings()}, "sysctls": {}}
+        before = {"uname": self.uname, "boot": {"settings": self.loader.settings()}, "sysctls": {}}
         known = {"schema": records.SCHEMA, "phase": records.BEGUN, "armed_in": None}
         self.store.write({**known, "target": {"uname": target}, "before": before})
         return Host(self.store)
@@ -108,4 +120,4 @@ class Tree:
 
     def options(self, uname: str) -> str:
         """Return the command line that a kernel's entry gives it."""
-        return bls.find(self.boot / "loader" / "entries", uname).options
+        return self.loader.entry(uname).options

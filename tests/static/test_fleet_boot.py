@@ -89,7 +89,7 @@ def test_another_default_is_not_taken_for_it(wanted: str | None) -> None:
 
 def test_arguments_come_and_go_and_leave_the_entry_as_it_was() -> None:
     before = ENTRY.format(version=THP)
-    words = trial.arguments(30, 60, ["softlockup_panic=1"])
+    words = trial.arguments("b0", 30, 60, ["softlockup_panic=1"])
     tried = bls.with_arguments(before, words, [])
     options = f"options    root=PARTLABEL=lab-root rw panic=10 {' '.join(words)}"
     assert options in tried.splitlines()
@@ -251,14 +251,14 @@ def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_trial_leaves_units_for_the_marked_boot_only_and_takes_them_away(tmp_path: Path, systemctl: Path) -> None:
     host = tmp_path / "host"
-    trial.arm(host, 600, 30)
-    trial.arm(host, 600, 30)
+    trial.arm(host, THP, "b0", 600, 30)
+    trial.arm(host, THP, "b0", 600, 30)
     for name in trial.WANTED:
         unit = host / trial.UNITS / name
         assert (host / trial.UNITS / "sysinit.target.wants" / name).resolve() == unit.resolve()
-        assert f"ConditionKernelCommandLine={trial.MARK}" in unit.read_text().splitlines()
+        assert f"ConditionKernelCommandLine={trial.mark('b0')}" in unit.read_text().splitlines()
     assert "OnBootSec=600s" in (host / trial.UNITS / trial.TIMER).read_text().splitlines()
-    assert trial.MARK in trial.arguments(30, 60, [])
+    assert trial.mark("b0") in trial.arguments("b0", 30, 60, [])
     assert trial.disarm(host)
     assert [path for path in (host / trial.UNITS).rglob("*") if not path.is_dir()] == []
     assert systemctl.read_text().splitlines() == [f"stop {trial.TIMER}", "daemon-reload"]
@@ -267,7 +267,7 @@ def test_the_trial_leaves_units_for_the_marked_boot_only_and_takes_them_away(tmp
 
 def test_in_the_trial_a_panic_reboots_whatever_sysctl_d_has_set(tmp_path: Path) -> None:
     """As systemd would start it, on a tree in place of /proc/sys."""
-    trial.arm(tmp_path, 600, 30)
+    trial.arm(tmp_path, THP, "b0", 600, 30)
     lines = (tmp_path / trial.UNITS / trial.PANIC).read_text().splitlines()
     assert "After=systemd-sysctl.service" in lines
     (start,) = (line.removeprefix("ExecStart=") for line in lines if line.startswith("ExecStart="))
@@ -279,15 +279,15 @@ def test_in_the_trial_a_panic_reboots_whatever_sysctl_d_has_set(tmp_path: Path) 
 
 
 def test_a_trial_that_nobody_confirmed_is_known_until_the_next_one(tmp_path: Path) -> None:
-    trial.arm(tmp_path, 600, 30)
+    trial.arm(tmp_path, THP, "b0", 600, 30)
     service = (tmp_path / trial.UNITS / trial.SERVICE).read_text()
     assert f"ExecStart=-/usr/bin/touch /{trial.NOTE}" in service.splitlines()
     (tmp_path / trial.NOTE).parent.mkdir(parents=True)
     (tmp_path / trial.NOTE).touch()
     assert trial.unconfirmed(tmp_path)
-    trial.arm(tmp_path, 600, 30)
+    trial.arm(tmp_path, THP, "b0", 600, 30)
     assert not trial.unconfirmed(tmp_path)
 
 
 def test_no_watchdog_means_no_word_about_it() -> None:
-    assert not [word for word in trial.arguments(30, 0, []) if "watchdog" in word]
+    assert not [word for word in trial.arguments("b0", 30, 0, []) if "watchdog" in word]

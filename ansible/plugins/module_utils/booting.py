@@ -60,14 +60,15 @@ class Host:
             raise Problem(_came_back(wanted.uname), "read the console, /sys/fs/pstore and the journal of that boot")
         if not self.loader.kept(self.loader.entry(record["before"]["uname"])):
             raise Problem("the old kernel is not the default, so it would not come back by itself", "begin again")
-        words = trial.arguments(wanted.panic, wanted.watchdog if not snapshot.watchdog() else 0, wanted.arguments)
+        boot, watchdog = snapshot.boot_id(), wanted.watchdog if not snapshot.watchdog() else 0
+        words = trial.arguments(boot, wanted.panic, watchdog, wanted.arguments)
         # Only what is ours will be taken off again: the host may have had one of the words itself.
         ours = [word for word in words if word not in entry.options.split() or word in record.get("arguments", [])]
-        trial.arm(ROOT, wanted.timeout, wanted.panic)
+        trial.arm(ROOT, wanted.uname, boot, wanted.timeout, wanted.panic)
         record = self.store.write(record, arguments=ours)
         self.loader.set_arguments(entry, ours, [])
         self.loader.set_once(entry)
-        self.store.write(record, phase=records.ARMED, armed_in=snapshot.boot_id())
+        self.store.write(record, phase=records.ARMED, armed_in=boot)
         self.changed = True
         return True
 

@@ -1,10 +1,14 @@
 """The first boot of a kernel: a host on which it panics, hangs or stays without a network comes back by itself.
 
 All of it is on the command line of that one boot entry, or does nothing on a boot without the mark there.
+
+That command line gets around: where no file says what it has to be, kernel-install takes the one that runs for a new
+entry. So the mark counts for one trial only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files
@@ -18,10 +22,12 @@ UNITS = "etc/systemd/system"
 WANTED = (TIMER, PANIC)
 # Left when the time was over: the kernel did run, but nobody came, be it for want of a network or of a controller.
 NOTE = "var/lib/kernel-thp/unconfirmed"
-# Early, and kept in emergency mode: that is one of the ways a boot can fail.
+# Early, and kept in emergency mode: that is one of the ways a boot can fail. Never in the old kernel, also with the
+# mark: its entry may have been written anew while the other one was tried.
 TIMER_TEXT = """\
 [Unit]
 Description=Go back to the old kernel unless the new one is confirmed
+ConditionKernelVersion={uname}
 ConditionKernelCommandLine={mark}
 DefaultDependencies=no
 IgnoreOnIsolate=yes
@@ -47,6 +53,7 @@ ExecStart=-/usr/bin/touch /{note}
 PANIC_TEXT = """\
 [Unit]
 Description=Have the kernel that is tried reboot on panic and oops, whatever sysctl.d says
+ConditionKernelVersion={uname}
 ConditionKernelCommandLine={mark}
 DefaultDependencies=no
 After=systemd-sysctl.service
@@ -57,12 +64,17 @@ ExecStart=/bin/sh -c '{settings}'
 """
 
 
-def arguments(panic: int, watchdog: int, more: list[str]) -> list[str]:
+def mark(armed_in: str) -> str:
+    """Return the word of a trial, by the boot in which it is armed: the id of a boot does not come again."""
+    return f"{MARK}={armed_in}"
+
+
+def arguments(armed_in: str, panic: int, watchdog: int, more: Sequence[str]) -> list[str]:
     """Return what the trial adds to a command line. Reboot on panic, panic on oops, and reset when systemd hangs."""
-    words = [MARK, f"panic={panic}", "oops=panic"]
+    words = [mark(armed_in), f"panic={panic}", "oops=panic"]
     # Known to systemd 251 and later; earlier ones leave the watchdog as it is configured.
     words += [f"systemd.watchdog_sec={watchdog}"] if watchdog else []
-    return words + more
+    return [*words, *more]
 
 
 def sysctls(panic: int) -> dict[str, str]:
@@ -78,11 +90,12 @@ def _wanted(root: Path) -> list[Path]:
     return [root / UNITS / "sysinit.target.wants" / name for name in WANTED]
 
 
-def arm(root: Path, seconds: int, panic: int) -> None:
-    """Have the next boot with the mark end by itself after some time, and on panic and oops; not the present one."""
+def arm(root: Path, uname: str, armed_in: str, seconds: int, panic: int) -> None:
+    """Have the next boot of a kernel with the mark end by itself after some time, and on panic and oops."""
     settings = "; ".join(f"echo {value} > /proc/sys/{name}" for name, value in sysctls(panic).items())
     for path, content in _paths(root).items():
-        files.put(path, content.format(mark=MARK, seconds=seconds, note=NOTE, settings=settings))
+        text = content.format(uname=uname, mark=mark(armed_in), seconds=seconds, note=NOTE, settings=settings)
+        files.put(path, text)
     (root / NOTE).unlink(missing_ok=True)
     for link in _wanted(root):
         link.parent.mkdir(parents=True, exist_ok=True)
