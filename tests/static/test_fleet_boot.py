@@ -87,18 +87,16 @@ def test_another_default_is_not_taken_for_it(wanted: str | None) -> None:
     assert not bls.names(bls.parse(f"lab-{THP}.conf", ""), wanted)
 
 
-def test_arguments_come_and_go_and_leave_the_entry_as_it_was() -> None:
+def test_only_the_command_line_of_an_entry_changes_and_can_be_had_back() -> None:
     before = ENTRY.format(version=THP)
-    words = trial.arguments("b0", 30, 60, ["softlockup_panic=1"])
-    tried = bls.with_arguments(before, words, [])
-    options = f"options    root=PARTLABEL=lab-root rw panic=10 {' '.join(words)}"
-    assert options in tried.splitlines()
-    assert bls.with_arguments(tried, words, []) == tried
-    assert bls.with_arguments(tried, [], words) == before
+    changed = bls.with_options(before, lambda options: f"{options} x=1")
+    assert changed.splitlines() == [f"{line} x=1" if "options" in line else line for line in before.splitlines()]
+    assert bls.with_options(changed, lambda options: options.replace(" x=1", "")) == before
 
 
-def test_a_word_that_is_there_already_is_not_doubled() -> None:
-    assert bls.with_arguments("options a panic=30 b\n", ["panic=30", "c"], []) == "options a panic=30 b c\n"
+def test_an_entry_without_a_command_line_gets_one_only_if_there_are_words_for_it() -> None:
+    assert bls.with_options("title x\n", lambda options: options) == "title x\n"
+    assert bls.with_options("title x\n", lambda options: f"{options}x=1") == "title x\noptions x=1\n"
 
 
 def test_an_entry_whose_initramfs_is_missing_or_empty_is_incomplete(tmp_path: Path) -> None:

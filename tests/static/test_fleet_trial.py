@@ -14,10 +14,10 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.booting import Ho
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.grub import Grub
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.systemd_boot import SystemdBoot
 
-from tests.static.boot_tree import NEW, OPTIONS, Tree
+from tests.static.boot_tree import NEW, OLD, OPTIONS, Tree
 
-# What others install.
-LATER = "6.1.0-57-amd64"
+# Kernels that others install, and our next release.
+LATER, NEXT = "6.1.0-57-amd64", "6.1.190-1.x86_64+thp"
 MORE = ["rdinit=/nonexistent", "root="]
 
 
@@ -56,6 +56,58 @@ def try_out(tree: Tree, uname: str, boot_id: str) -> Host:
     return host
 
 
+def test_the_words_of_the_trial_come_after_those_of_the_entry_and_in_no_other_one(tree: Tree) -> None:
+    install(tree, NEW)
+    words = "kernel_thp.trial=b0 panic=30 oops=panic systemd.watchdog_sec=60 rdinit=/nonexistent root="
+    assert tree.options(NEW) == f"{OPTIONS} {words} kernel_thp.trial_end"
+    assert tree.options(OLD) == OPTIONS
+
+
+def test_when_a_kernel_is_kept_no_entry_has_anything_of_its_trial(tree: Tree) -> None:
+    try_out(tree, NEW, "b1").keep(NEW, 1)
+    assert {uname: tree.options(uname) for uname in (OLD, NEW, LATER)} == dict.fromkeys((OLD, NEW, LATER), OPTIONS)
+
+
+def test_after_a_rollback_no_entry_has_anything_of_the_trial(tree: Tree) -> None:
+    host = try_out(tree, NEW, "b1")
+    start(tree, OLD, "b2")
+    tree.phase(records.ROLLING_BACK)
+    host.restore()
+    assert {uname: tree.options(uname) for uname in (OLD, NEW, LATER)} == dict.fromkeys((OLD, NEW, LATER), OPTIONS)
+
+
+def test_what_is_installed_after_the_kernel_was_kept_is_cleared_by_the_next_rollout(tree: Tree) -> None:
+    """The boot is still that of the trial, so its command line still has the words."""
+    try_out(tree, NEW, "b1").keep(NEW, 1)
+    tree.add(LATER)
+    assert trial.marked(tree.options(LATER))
+    host = tree.begin(NEXT)
+    host.hold()
+    assert host.changed
+    assert tree.options(LATER) == OPTIONS
+
+
+def test_the_next_release_does_not_take_the_words_it_inherited_for_its_own(tree: Tree) -> None:
+    try_out(tree, NEW, "b1").keep(NEW, 1)
+    host = install(tree, NEXT)
+    assert tree.options(NEXT).split().count("oops=panic") == 1
+    assert "kernel_thp.trial=b1" in tree.options(NEXT) and "kernel_thp.trial=b0" not in tree.options(NEXT)
+    start(tree, NEXT, "b2")
+    tree.phase(records.BOOTED)
+    host.keep(NEXT, 1)
+    assert tree.options(NEXT) == OPTIONS
+
+
+def test_a_run_that_takes_over_an_armed_kernel_leaves_its_words_until_it_arms_it_itself(tree: Tree) -> None:
+    """It may start at any time, be it by a power cut."""
+    host = install(tree, NEW)
+    armed = tree.options(NEW)
+    host.hold()
+    assert tree.options(NEW) == armed
+    assert host.try_once(Trial(NEW, 45, 60, [], 600))
+    assert tree.options(NEW) == f"{OPTIONS} {' '.join(trial.arguments('b0', 45, 60, []))}"
+
+
 def met(tree: Tree, command_line: str) -> list[bool]:
     """Ask systemd whether the conditions of the units are met, that is whether they would do anything."""
     found = []
@@ -88,3 +140,36 @@ def test_the_old_kernel_does_not_end_by_itself_even_with_the_mark(tree: Tree) ->
     install(tree, NEW)
     assert platform.release() != NEW
     assert met(tree, tree.options(NEW)) == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("options", "own"),
+    [
+        ("a panic=5 oops=panic b", "a panic=5 oops=panic b"),
+        ("a  kernel_thp.trials=1 kernel_thp.trial_ending", "a  kernel_thp.trials=1 kernel_thp.trial_ending"),
+        # The host's own word, which is one of the trial's as well.
+        ("panic=30 a kernel_thp.trial=x panic=30 oops=panic kernel_thp.trial_end", "panic=30 a"),
+        # As kernel-install adds to it, and with two of them.
+        ("a kernel_thp.trial=x panic=30 y kernel_thp.trial_end systemd.machine_id=1", "a systemd.machine_id=1"),
+        ("kernel_thp.trial=x y kernel_thp.trial_end a kernel_thp.trial=z kernel_thp.trial_end b", "a b"),
+        # Without an end.
+        ("a kernel_thp.trial panic=30 oops=panic systemd.watchdog_sec=60 b panic=5", "a b panic=5"),
+        ("$kernelopts kernel_thp.trial=x panic=30 oops=panic", "$kernelopts"),
+        ("a kernel_thp.trial", "a"),
+    ],
+)
+def test_what_trials_have_added_is_told_from_the_hosts_own(options: str, own: str) -> None:
+    assert trial.without(options) == own
+    assert trial.marked(options) == (options != own)
+
+
+def test_an_entry_that_names_a_variable_of_grub_is_tried_and_cleared_as_any_other(tree: Tree) -> None:
+    """GRUB fills it in when it starts the kernel. It is never for us to do."""
+    entry = tree.loader.folder / f"lab-{OLD}.conf"
+    entry.write_text(entry.read_text().replace(OPTIONS, "$kernelopts $tuned_params"))
+    before = entry.read_text()
+    words = trial.arguments("b0", 30, 60, [])
+    assert tree.loader.set_trial(tree.loader.entry(OLD), words)
+    assert tree.options(OLD) == f"$kernelopts $tuned_params {' '.join(words)}"
+    assert tree.loader.set_trial(tree.loader.entry(OLD), [])
+    assert entry.read_text() == before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,17 +87,18 @@ def names(entry: Entry, wanted: str | None) -> bool:
     return wanted is not None and wanted.lower() in [name.lower() for name in known]
 
 
-def with_arguments(content: str, add: Sequence[str], remove: Sequence[str]) -> str:
-    """Return an entry with words put on and taken off its kernel command line; nothing else of it changes."""
+def with_options(content: str, change: Callable[[str], str]) -> str:
+    """Return an entry with another kernel command line; nothing else of it changes."""
     lines = content.splitlines()
     where = next((number for number, line in enumerate(lines) if line.split()[:1] == ["options"]), None)
     if where is None:
-        return content if not add else "\n".join([*lines, f"options {' '.join(add)}"]) + "\n"
+        added = change("")
+        return "\n".join([*lines, f"options {added}"]) + "\n" if added else content
     key = re.match(r"\s*options\s*", lines[where])
     assert key is not None
-    words = [word for word in lines[where][key.end() :].split() if word not in remove]
-    words += [word for word in add if word not in words]
-    if lines[where][key.end() :].split() == words:
+    old = lines[where][key.end() :]
+    new = change(old)
+    if new == old:
         return content
-    lines[where] = key.group() + " ".join(words)
+    lines[where] = key.group() + new
     return "\n".join(lines) + "\n"

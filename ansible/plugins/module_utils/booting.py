@@ -43,6 +43,8 @@ class Host:
         """Before anything is installed: whatever comes, the kernel that ran before is what is booted."""
         record = self.store.need(records.BEGUN, records.INSTALLING, records.INSTALLED, records.ARMED, records.BOOTED)
         self._make_default(self.loader.entry(record["before"]["uname"]))
+        # Not from the kernel that is tried: it may have been armed by a run that was cut off, and be what starts next.
+        self._forget_trials(but=record["target"]["uname"])
 
     def try_once(self, wanted: Trial) -> bool:
         """Have the next boot try a kernel; say whether there has to be one."""
@@ -62,13 +64,10 @@ class Host:
             raise Problem("the old kernel is not the default, so it would not come back by itself", "begin again")
         boot, watchdog = snapshot.boot_id(), wanted.watchdog if not snapshot.watchdog() else 0
         words = trial.arguments(boot, wanted.panic, watchdog, wanted.arguments)
-        # Only what is ours will be taken off again: the host may have had one of the words itself.
-        ours = [word for word in words if word not in entry.options.split() or word in record.get("arguments", [])]
         trial.arm(ROOT, wanted.uname, boot, wanted.timeout, wanted.panic)
-        record = self.store.write(record, arguments=ours)
-        self.loader.set_arguments(entry, ours, [])
+        self.loader.set_trial(entry, words)
         self.loader.set_once(entry)
-        self.store.write(record, phase=records.ARMED, armed_in=boot)
+        self.store.write(record, phase=records.ARMED, armed_in=boot, arguments=words)
         self.changed = True
         return True
 
@@ -98,7 +97,7 @@ class Host:
             raise Problem(_came_back(uname), "read the console, /sys/fs/pstore and the journal of that boot")
         entry = self._found_good(uname, timeout)
         self._make_default(entry)
-        self.changed |= self.loader.set_arguments(entry, [], record.get("arguments", []))
+        self._forget_trials()
         self.changed |= snapshot.set_sysctls(record["before"]["sysctls"])
 
     def turn_back(self) -> bool:
@@ -119,12 +118,10 @@ class Host:
             raise Problem(what, "see what the boot loader is told, and start the old kernel by hand")
 
     def restore(self) -> None:
-        """At the end of a rollback: the loader is set as it was, and the entry of a kernel that stays is as it was."""
+        """At the end of a rollback: the loader is set as it was, and so are the entries of the kernels that stay."""
         record = self.store.need(records.ROLLING_BACK)
         self._forget_once()
-        for entry in bls.entries(self.loader.folder):
-            if entry.version == record["target"]["uname"]:
-                self.changed |= self.loader.set_arguments(entry, [], record.get("arguments", []))
+        self._forget_trials()
         wanted = record["before"]["boot"]["settings"]
         if self.loader.settings() != wanted:
             self.loader.restore(wanted)
@@ -138,6 +135,12 @@ class Host:
         if not self.loader.kept(entry):
             raise Problem(f"the boot loader does not take {entry.name} for its default", "look at its configuration")
         self.changed = True
+
+    def _forget_trials(self, but: str | None = None) -> None:
+        """Clear every entry: kernel-install has given the words to those that it wrote while a kernel was tried."""
+        for entry in bls.entries(self.loader.folder):
+            if trial.marked(entry.options) and entry.version != but:
+                self.changed |= self.loader.set_trial(entry, [])
 
     def _forget_once(self) -> None:
         if self.loader.once():

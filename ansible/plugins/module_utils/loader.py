@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Optional
 
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, files
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, files, trial
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.bls import Entry
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
@@ -73,10 +74,11 @@ class Loader(ABC):
         candidates = [self.boot / name.lstrip("/"), self.root / name.lstrip("/")]
         return any(path.is_file() and path.stat().st_size > 0 for path in candidates)
 
-    def set_arguments(self, entry: Entry, add: list[str], remove: list[str]) -> bool:
-        """Change the command line of one entry; say whether it was another."""
+    def set_trial(self, entry: Entry, words: Sequence[str]) -> bool:
+        """Have these words of a trial on the command line of an entry, and none of another; say whether it changed."""
         path = self.folder / entry.file
         content = files.text(path)
         if content is None:
             raise Problem(f"{path} cannot be read", "look at its file system")
-        return files.put(path, bls.with_arguments(content, add, remove), mode=path.stat().st_mode & 0o777)
+        wanted = bls.with_options(content, lambda options: " ".join([trial.without(options), *words]).lstrip())
+        return files.put(path, wanted, mode=path.stat().st_mode & 0o777)

@@ -3,18 +3,24 @@
 All of it is on the command line of that one boot entry, or does nothing on a boot without the mark there.
 
 That command line gets around: where no file says what it has to be, kernel-install takes the one that runs for a new
-entry. So the mark counts for one trial only.
+entry. So the mark counts for one trial only, and what is between it and the end can be told from the host's own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files
 
-# The dot makes it a parameter of a module that does not exist: neither the kernel nor init minds.
-MARK = "kernel_thp.trial"
+# The dot makes them parameters of a module that does not exist: neither the kernel nor init minds.
+MARK, END = "kernel_thp.trial", "kernel_thp.trial_end"
+# Where somebody has taken the end away, what always comes after the mark.
+WORDS = re.compile(
+    rf"\s*(?<!\S){re.escape(MARK)}(?:=\S*)?(?!\S)"
+    rf"(?:.*?\s{re.escape(END)}(?!\S)|(?:\s+(?:panic=\d+|oops=panic|systemd\.watchdog_sec=\d+)(?!\S))*)"
+)
 TIMER, SERVICE = "kernel-thp-trial.timer", "kernel-thp-trial.service"
 PANIC = "kernel-thp-trial-panic.service"
 UNITS = "etc/systemd/system"
@@ -74,7 +80,17 @@ def arguments(armed_in: str, panic: int, watchdog: int, more: Sequence[str]) -> 
     words = [mark(armed_in), f"panic={panic}", "oops=panic"]
     # Known to systemd 251 and later; earlier ones leave the watchdog as it is configured.
     words += [f"systemd.watchdog_sec={watchdog}"] if watchdog else []
-    return [*words, *more]
+    return [*words, *more, END]
+
+
+def without(options: str) -> str:
+    """Return a command line without what trials have added to it, this one or those before it."""
+    return WORDS.sub("", options).lstrip()
+
+
+def marked(options: str) -> bool:
+    """Say whether there is anything of a trial on a command line."""
+    return without(options) != options
 
 
 def sysctls(panic: int) -> dict[str, str]:
