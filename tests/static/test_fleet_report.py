@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from ansible_collections.kernel_thp.fleet.plugins.filter import fleet
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process, report, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import BAD, GOOD, Journal
 
@@ -169,6 +170,22 @@ def test_the_page_needs_nothing_else_and_believes_no_host(journal: Journal) -> N
     assert "&lt;script&gt;" in page(journal)
 
 
+def test_what_is_no_text_is_told_as_far_as_it_is(journal: Journal) -> None:
+    """Of bytes that are no UTF-8, Ansible makes surrogates."""
+    journal.step("h1", "preflight")
+    journal.add("h1", {"remarks": ["th\udce9 watchdog"]})
+    journal.fail("h1", "Ask \udce9", "acc\udce8s\n refus\udce9")
+    journal.end("h1", "lost", "encor\udce9")
+    whole = report.finish(journal, "stopped", "refus\udce9")
+    (host,) = (host for host in whole["hosts"] if host["failed"])
+    assert host["failed"] == {"step": "preflight", "task": "Ask ?", "why": "acc?s refus?", "then": "encor?"}
+    assert fleet.why({"msg": "acc\udce8s\n refus\udce9"}) == "acc?s refus?"
+    for path in (*journal.folder.rglob("*.json"), journal.folder / "report.html"):
+        assert "udce" not in path.read_text(), path
+    for text in ("Ask ?", "acc?s refus?", "encor?", "th? watchdog"):
+        assert text in page(journal)
+
+
 def test_a_name_of_a_host_cannot_lead_elsewhere(journal: Journal) -> None:
     journal.step("../../x y", "preflight")
     assert [path.parent for path in journal.folder.glob("**/*x%20y.json")] == [journal.folder / "hosts"]
@@ -208,6 +225,17 @@ def test_a_run_that_was_killed_gets_its_report_and_one_that_lives_is_left_alone(
     whole = json.loads((killed.folder / "report.json").read_text())
     assert (whole["state"], whole["hosts"][0]["result"]) == ("aborted", "interrupted")
     assert report.finish_dead(tmp_path) == []
+
+
+def test_a_dead_run_in_which_something_was_no_text_gets_its_report_as_well(tmp_path: Path) -> None:
+    killed = Journal(tmp_path / "killed")
+    killed.begin("00000000-1-1", "rollout", process.controller(), HOSTS, check=False)
+    killed.step("c1", "gate")
+    killed.fail("c1", "Ask", "it broke")
+    path = killed.folder / "hosts" / "c1.json"
+    path.write_text(path.read_text().replace("it broke", r"refus\udce9"))
+    assert report.finish_dead(tmp_path) == ["killed"]
+    assert "refus?" in page(killed)
 
 
 def test_the_latest_run_can_be_found(tmp_path: Path) -> None:

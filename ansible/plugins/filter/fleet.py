@@ -8,7 +8,7 @@ from typing import Any
 from ansible import context
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import order, ready, summary
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import order, ready, summary, writable
 
 
 def canaries_first(groups: Mapping[str, Sequence[str]], hosts: order.Names, canaries: order.Names) -> list[str]:
@@ -33,8 +33,7 @@ def turned_away(failed: Mapping[str, Any], seen: ready.Seen) -> str:
 def why(failed: Mapping[str, Any]) -> str:
     """Return the reason of a failed task in one line."""
     told = failed.get("msg") or failed.get("module_stderr") or failed.get("stderr")
-    told = told or "no reason was given; see what Ansible said"
-    return " ".join(str(told).split())
+    return writable.line(told or "no reason was given; see what Ansible said")
 
 
 class FilterModule:

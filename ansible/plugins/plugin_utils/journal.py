@@ -12,6 +12,7 @@ from typing import Any, Optional
 from urllib.parse import quote
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import writable
 
 SCHEMA = 1
 RUN, HOSTS, RELEASE, PAGE = "run.json", "hosts", "release", "report.html"
@@ -78,7 +79,7 @@ class Journal:
         return files.word(path) or ""
 
     def write_run(self, run: Note) -> None:
-        files.replace(self.folder / RUN, json.dumps(run, indent=1, sort_keys=True) + "\n")
+        files.replace(self.folder / RUN, writable.form(run))
 
     # Its hosts
 
@@ -111,14 +112,14 @@ class Journal:
         note = self._begun(host)
         step = note["steps"][-1]["name"] if note["steps"] else "start"
         _end_step(note, False)
-        told = note["failed"] or {"step": step, "task": task, "why": " ".join(why.split())[:600]}
+        told = note["failed"] or {"step": step, "task": task, "why": writable.line(why)[:600]}
         self._write({**note, "failed": told})
 
     def end(self, host: str, result: str, why: str = "") -> None:
         note = self._begun(host)
         _end_step(note, result in GOOD)
         if why and note["failed"]:
-            note["failed"]["then"] = " ".join(why.split())[:600]
+            note["failed"]["then"] = writable.line(why)[:600]
         self._write({**note, "ended": now(), "result": result})
 
     def add(self, host: str, facts: Note) -> None:
@@ -127,7 +128,7 @@ class Journal:
         self._write({**note, "facts": {**note["facts"], **facts}})
 
     def _write(self, note: Note) -> None:
-        files.replace(self._path(note["host"]), json.dumps(note, indent=1, sort_keys=True) + "\n")
+        files.replace(self._path(note["host"]), writable.form(note))
 
 
 def _end_step(note: Note, ok: bool) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import time
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import journal, page, process, summary
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import journal, page, process, summary, writable
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal, Note
 
 REPORT = "report.json"
@@ -22,8 +21,8 @@ IDLE = 50.0
 def write(found: Journal) -> dict[str, Any]:
     """Write report.json and report.html, each whole."""
     whole = summary.whole(found.run(), found.notes())
-    files.replace(found.folder / REPORT, json.dumps(whole, indent=1, sort_keys=True) + "\n")
-    files.replace(found.folder / journal.PAGE, page.render(whole))
+    files.replace(found.folder / REPORT, writable.form(whole))
+    files.replace(found.folder / journal.PAGE, writable.text(page.render(whole)))
     return whole
 
 
