@@ -20,15 +20,19 @@ SAYS = {
     "host": {"root": True, "rpm": False, "dnf": False},
     "record": None,
     "problems": [],
+    "reboots": False,
     "validate": {"kernel": {"uname": "6.1"}, "verdict": "supported"},
     "counters": {},
 }
 
 
-def there(folder: Path) -> Variables:
-    """Return the variables of a host that answers; it has no Python, and so nothing is done on the controller."""
+def there(folder: Path, first: str = ":") -> Variables:
+    """Return the variables of a host that answers; it has no Python, and so nothing is done on the controller.
+
+    `first` is what the shell does each time before it answers.
+    """
     python = folder / "python"
-    python.write_text(f"#!/bin/sh\necho '{json.dumps(SAYS)}'\n")
+    python.write_text(f"#!/bin/sh\n{first}\necho '{json.dumps(SAYS)}'\n")
     python.chmod(0o755)
     return {"ansible_connection": "local", "ansible_python_interpreter": str(python)}
 

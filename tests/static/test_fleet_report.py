@@ -208,6 +208,13 @@ def test_the_page_is_kept_up_to_date_at_little_cost(journal: Journal) -> None:
     assert not (journal.folder / "report.html").exists(), "a dear report is not made at each step"
 
 
+def test_a_page_that_cannot_be_written_is_nobodys_failure(journal: Journal) -> None:
+    (journal.folder / "report.html").mkdir()
+    report.refresh(journal)
+    (journal.folder / "run.json").write_text("{")
+    report.refresh(journal)
+
+
 def test_a_run_that_was_killed_gets_its_report_and_one_that_lives_is_left_alone(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     name = process.name(child.pid)

@@ -1,9 +1,14 @@
-"""Write down, on the controller, what a run does with a host."""
+"""Write down, on the controller, what a run does with a host.
+
+A host that is under way has to get where it goes, above all back, also when the controller's disk is full. If its end
+is not in the journal then, the verdict counts it as lost.
+"""
 
 from __future__ import annotations
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import place, process, report
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
@@ -27,6 +32,17 @@ def journal(play: str) -> Journal:
     return found
 
 
+def note(found: Journal, host: str, given: Variables) -> None:
+    if given["step"]:
+        found.step(host, given["step"])
+    if given["facts"]:
+        found.add(host, given["facts"])
+    if given["failed_task"]:
+        found.fail(host, given["failed_task"], given["why"])
+    if given["result"]:
+        found.end(host, given["result"], "" if given["failed_task"] else given["why"])
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]
     _requires_connection = False
 
@@ -36,14 +52,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
         host = (task_vars or {})["inventory_hostname"]
         found = journal(self._task.get_play()._uuid)
-        if given["step"]:
-            found.step(host, given["step"])
-        if given["facts"]:
-            found.add(host, given["facts"])
-        if given["failed_task"]:
-            found.fail(host, given["failed_task"], given["why"])
-        if given["result"]:
-            found.end(host, given["result"], "" if given["failed_task"] else given["why"])
+        try:
+            note(found, host, given)
+        except (OSError, ValueError) as error:
+            told = f"{host} cannot be noted in {found.folder}: {error}"
+            if given["release"]:
+                # What comes next is the kernel, and this host can still be left as it is.
+                raise AnsibleActionFail(told) from error
+            Display().warning(told)
         report.refresh(found)
         about = found.release(given["release"])
         if given["release"] and given["release"] != about:

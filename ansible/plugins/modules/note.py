@@ -10,6 +10,8 @@ version_added: 1.0.0
 description:
   - Writes to the journal of the run, on the controller, and brings its report up to date. The host is not asked.
   - That is begun by M(kernel_thp.fleet.begin).
+  - What cannot be written is a warning, so that a host is not kept from its way back. With O(release) it is a failure,
+    as the host has not been changed by then.
 author: kernel-thp project (@kernel-thp)
 options:
   step:

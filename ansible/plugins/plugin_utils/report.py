@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ansible.utils.display import Display
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import journal, page, process, summary, writable
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal, Note
@@ -27,7 +28,15 @@ def write(found: Journal) -> dict[str, Any]:
 
 
 def refresh(found: Journal) -> None:
-    """Bring the report up to date unless that was done a short time ago, or another worker is at it."""
+    """Bring the report up to date, if that can be done: nothing that is wrong with it is a failure of a host."""
+    try:
+        _refresh(found)
+    except Exception as error:
+        Display().warning(f"the report in {found.folder} is not up to date: {error}")
+
+
+def _refresh(found: Journal) -> None:
+    """Do so unless that was done a short time ago, or another worker is at it."""
     stamp = found.folder / ".refreshed"
     with (found.folder / ".lock").open("w") as lock:
         try:
