@@ -245,6 +245,16 @@ def test_a_dead_run_in_which_something_was_no_text_gets_its_report_as_well(tmp_p
     assert "refus?" in page(killed)
 
 
+def test_a_report_that_could_not_be_written_is_made_by_the_next_run(tmp_path: Path) -> None:
+    killed = Journal(tmp_path / "killed")
+    killed.begin("00000000-1-1", "rollout", process.controller(), HOSTS, check=False)
+    (killed.folder / "report.html").mkdir()
+    assert report.finish_dead(tmp_path) == []
+    (killed.folder / "report.html").rmdir()
+    assert report.finish_dead(tmp_path) == ["killed"]
+    assert "aborted" in page(killed)
+
+
 def test_the_latest_run_can_be_found(tmp_path: Path) -> None:
     for name in ("run-1", "run-2"):
         Journal(tmp_path / name).begin(name, "rollout", "here", HOSTS, check=False)

@@ -21,7 +21,11 @@ IDLE = 50.0
 
 def write(found: Journal) -> dict[str, Any]:
     """Write report.json and report.html, each whole."""
-    whole = summary.whole(found.run(), found.notes())
+    return _write(found, found.run())
+
+
+def _write(found: Journal, run: Note) -> dict[str, Any]:
+    whole = summary.whole(run, found.notes())
     files.replace(found.folder / REPORT, writable.form(whole))
     files.replace(found.folder / journal.PAGE, writable.text(page.render(whole)))
     return whole
@@ -62,8 +66,11 @@ def finish(found: Journal, state: str, why: str | None = None) -> dict[str, Any]
     """The run is over: finished, stopped by its verdict, or aborted from outside."""
     run = found.run()
     if run["state"] == "running":
-        found.write_run({**run, "state": state, "why": why, "ended": journal.now()})
-    return write(found)
+        run = {**run, "state": state, "why": why, "ended": journal.now()}
+    whole = _write(found, run)
+    # Last, as the next run makes the reports of those that are not over: also one that could not be written now.
+    found.write_run(run)
+    return whole
 
 
 def finish_dead(folder: Path) -> list[str]:
