@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts import collection
+from tests.static import plays
+from tests.static.plays import GONE, there
+
 HOSTS = ("h1", "h2")
 # What is written down, by host and in this order.
 SAYS = "ansible.builtin.shell: echo {what} >> {folder}/{{{{ inventory_hostname }}}}"
@@ -134,3 +138,69 @@ def test_a_role_that_cannot_be_used_is_found_before_it_is_needed(ansible: Mappin
     assert set(told) == set(BROKEN)
     for name, said in told.items():
         assert said.startswith(f"the role {name} cannot be used: "), said
+
+
+# Hosts that die while a command of the operator's runs there
+
+DIES = """\
+- name: Drain
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Take the host out of service
+      block:
+        - name: Run the hook
+          ansible.builtin.include_role:
+            name: kernel_thp.fleet.preflight
+            tasks_from: hook
+          vars:
+            __preflight_hook: drain
+            __preflight_hook_command: ["true"]
+            __preflight_hook_role: ""
+      rescue:
+        - name: Tell what became of it
+          ansible.builtin.debug:
+            msg: "[{{ ansible_failed_result | kernel_thp.fleet.outcome }}]"
+"""
+
+
+def test_a_host_that_is_gone_is_lost_and_one_whose_balancer_is_gone_is_there(
+    ansible: Mapping[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "play.yml").write_text(DIES)
+    itself = {**GONE, "preflight_hook_delegate_to": "{{ inventory_hostname }}"}
+    hosts = {"h1": GONE, "h2": itself, "h3": {**there(tmp_path), "preflight_hook_delegate_to": "h1"}}
+    played = plays.play(ansible, tmp_path, hosts, tmp_path / "play.yml")
+    assert played.code == 0, played.said
+    told = dict(re.findall(r'ok: \[(\w+)\] => {\s+"msg": "\[(.*)\]"', played.said))
+    assert told == {"h1": "lost", "h2": "lost", "h3": "failed"}
+
+
+HANDED_OVER = f"""\
+- name: Hand hosts over
+  hosts: all
+  gather_facts: false
+  vars:
+    preflight_done: true
+    preflight_held: true
+    preflight_drained: true
+    preflight_undrain_command: ["true"]
+  tasks:
+    - name: Begin the run
+      kernel_thp.fleet.begin:
+        directory: "{{{{ lookup('ansible.builtin.env', 'PWD') }}}}/kernel-thp-reports"
+        playbook: rollout
+    - name: Hand the host over
+      ansible.builtin.include_tasks: {collection.SOURCE}/playbooks/tasks/hand_over.yml
+    - name: Judge the batch
+      kernel_thp.fleet.verdict:
+"""
+
+
+def test_a_host_that_dies_on_its_way_into_service_is_lost(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    (tmp_path / "play.yml").write_text(HANDED_OVER)
+    hosts = {"h1": GONE, "h2": {**there(tmp_path), "preflight_hook_delegate_to": "h1"}}
+    played = plays.play(ansible, tmp_path, hosts, tmp_path / "play.yml")
+    assert played.results() == {"h1": "lost", "h2": "failed"}
+    assert "the host is not in service: the host does not answer" in played.failed("h1")["why"]
+    assert played.failed("h2")["why"].endswith("the undrain command ended with no exit code")
