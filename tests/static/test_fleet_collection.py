@@ -156,7 +156,7 @@ def test_a_canary_that_does_not_answer_ends_the_rollout(ansible: Mapping[str, st
     code, said, report = play(ansible, tmp_path, "rollout")
     assert code == 2
     assert "1 host failed, 0 allowed; h3: unreachable, preflight failed: the host does not answer" in said
-    assert report["state"] == "stopped"
+    assert (report["state"], report["failed"]) == ("stopped", True)
     assert {host["host"]: host["result"] for host in report["hosts"]} == {
         "h3": "unreachable",
         "h1": "not-reached",
@@ -170,7 +170,7 @@ def test_within_the_limit_the_rollout_goes_on_and_still_does_not_end_well(
 ) -> None:
     code, _, report = play(ansible, tmp_path, "rollout", "-e", '{"fleet_max_failed": 3, "fleet_serial": [1]}')
     assert code == 2
-    assert report["state"] == "finished"
+    assert (report["state"], report["failed"]) == ("finished", True)
     assert report["planned"] == ["h3", "h1", "h2"]
     assert report["counts"] == {"unreachable": 3}
 

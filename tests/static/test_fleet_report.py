@@ -135,6 +135,32 @@ def test_the_report_holds_every_host_in_order_also_those_never_reached(journal: 
         assert text in page(journal)
 
 
+@pytest.mark.parametrize(
+    ("state", "result", "failed", "kind"),
+    [
+        ("finished", "done", False, "good"),
+        ("finished", "rolled-back", True, "bad"),
+        ("finished", None, True, "bad"),
+        ("stopped", "done", True, "bad"),
+        ("aborted", "done", True, "bad"),
+        ("running", "done", False, "open"),
+        ("running", "rolled-back", True, "open"),
+        ("running", None, False, "open"),
+    ],
+)
+def test_a_run_is_good_only_if_all_its_hosts_are(
+    journal: Journal, state: str, result: str | None, failed: bool, kind: str
+) -> None:
+    """One without a result is lost, unless the run is still under way."""
+    journal.step("h1", "gate")
+    if result:
+        journal.end("h1", result)
+    whole = report.write(journal) if state == "running" else report.finish(journal, state)
+    jsonschema.validate(whole, SCHEMA)
+    assert whole["failed"] is failed
+    assert f'<span class="{kind}">{state}</span>' in page(journal)
+
+
 def test_before_and_after_are_on_the_page(journal: Journal) -> None:
     journal.step("h1", "preflight")
     after = {"uname": "new", "counters": COUNTERS, "verdict": "supported"}

@@ -67,7 +67,7 @@ def _state(run: dict[str, Any]) -> str:
     times = f"from {escape(run['began'])} to {escape(run['ended'] or 'now: still under way')}"
     why = f"<p>{escape(run['why'])}</p>" if run["why"] else ""
     check = " (check mode: nothing was changed)" if run["check"] else ""
-    kind = {"finished": "good", "running": "open"}.get(run["state"], "bad")
+    kind = "open" if run["state"] == "running" else "bad" if run["failed"] else "good"
     state = f'<span class="{kind}">{escape(run["state"])}</span>'
     return f"<p>{state}{check}, {times}, by {escape(run['controller'])}: {counts}</p>{why}"
 

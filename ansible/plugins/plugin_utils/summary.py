@@ -10,6 +10,8 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import BA
 
 # Of hosts without a result: the batch is over, the run was killed, it is under way, it never came to the host.
 LOST, INTERRUPTED, RUNNING, NOT_REACHED = "lost", "interrupted", "running", "not-reached"
+# States of runs that did not get to their end, whatever became of the hosts until then.
+CUT_SHORT = ("stopped", "aborted")
 NO_RESULT = {LOST: "contact was lost in this step", INTERRUPTED: "the run was cut off in this step"}
 
 
@@ -48,7 +50,8 @@ def whole(run: Note, notes: Iterable[Note]) -> dict[str, Any]:
     counts: dict[str, int] = {}
     for host in listed:
         counts[host["result"]] = counts.get(host["result"], 0) + 1
-    return {**run, "counts": dict(sorted(counts.items())), "hosts": listed}
+    failed = run["state"] in CUT_SHORT or any(result in BAD for result in counts)
+    return {**run, "failed": failed, "counts": dict(sorted(counts.items())), "hosts": listed}
 
 
 def _untouched(name: str) -> dict[str, Any]:
