@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.static.plays import play
+from tests.static.plays import Played, play
 from tests.static.simulated import Host
 
 DEFECT = "[ 1.0] WARNING: CPU: 0 PID: 1 at mm/huge_memory.c:1 f+0x1/0x2"
@@ -27,3 +28,50 @@ def test_a_line_that_is_allowed_leaves_a_host_done(ansible: Mapping[str, str], t
     assert played.results() == {"h1": "unchanged"}
     assert played.code == 0
     assert host.asked("record") == [], "nobody held it, and nothing was begun"
+
+
+# Out of service
+
+WAYLESS = "an earlier run took this host out of service; give the undrain command or role"
+
+
+def play_all(
+    ansible: Mapping[str, str], folder: Path, playbook: str, hosts: Mapping[str, Mapping[str, object]]
+) -> Played:
+    """Play it for all hosts at once, however many of them fail."""
+    return play(ansible, folder, hosts, playbook, "-e", json.dumps({"fleet_serial": ["100%"], "fleet_max_failed": 9}))
+
+
+def test_a_rollout_that_cannot_take_a_host_into_service_does_not_say_that_it_is(
+    ansible: Mapping[str, str], tmp_path: Path
+) -> None:
+    hosts = {phase: Host(tmp_path / phase) for phase in ("booted", "done")}
+    for phase, host in hosts.items():
+        host.rolled_out(phase, drained=True)
+    played = play_all(ansible, tmp_path, "rollout", {phase: host.variables() for phase, host in hosts.items()})
+    assert played.results() == {"booted": "failed", "done": "failed"}
+    for phase, host in hosts.items():
+        assert WAYLESS in played.failed(phase)["why"]
+        assert host.record["drained"]
+        assert not host.is_held
+    # Before it does anything to it, so it goes back all the way.
+    assert played.failed("booted")["step"] == "preflight"
+    assert hosts["booted"].record["phase"] == "rolled-back"
+    assert hosts["done"].record["phase"] == "done"
+
+
+def test_a_rollback_that_cannot_take_a_host_into_service_does_not_say_that_it_is(
+    ansible: Mapping[str, str], tmp_path: Path
+) -> None:
+    left, returning = Host(tmp_path / "left"), Host(tmp_path / "returning")
+    left.rolled_out("done", drained=True)
+    # One that is drained, and needs nothing to return.
+    returning.rolled_out("done")
+    drained = returning.variables(preflight_drain_command=["drain"])
+    played = play_all(ansible, tmp_path, "rollback", {"left": left.variables(), "returning": drained})
+    assert played.results() == {"left": "failed", "returning": "undone"}
+    assert WAYLESS in played.failed("left")["why"]
+    assert [host.record["phase"] for host in (left, returning)] == ["rolled-back", "rolled-back"]
+    assert [host.record.get("drained", False) for host in (left, returning)] == [True, False]
+    assert not left.is_held and not returning.is_held
+    assert len(returning.asked("command")) == 1
