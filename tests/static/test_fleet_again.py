@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
 
 from tests.static.plays import Played, play
 from tests.static.simulated import Host
 
+# No process of this number was started at that time.
+GONE_RUN = f"b0-1-{os.getpid()}"
 DEFECT = "[ 1.0] WARNING: CPU: 0 PID: 1 at mm/huge_memory.c:1 f+0x1/0x2"
 
 
@@ -75,3 +79,30 @@ def test_a_rollback_that_cannot_take_a_host_into_service_does_not_say_that_it_is
     assert [host.record.get("drained", False) for host in (left, returning)] == [True, False]
     assert not left.is_held and not returning.is_held
     assert len(returning.asked("command")) == 1
+
+
+# Held
+
+
+def test_a_host_that_is_done_is_not_left_to_a_run_that_is_gone(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    """Killed after it had recorded the rollout as done, and before it let go of the host."""
+    ours, others = Host(tmp_path / "ours"), Host(tmp_path / "others")
+    for host, controller in ((ours, process.controller()), (others, "elsewhere-1")):
+        host.rolled_out("done")
+        host.held_by(GONE_RUN, controller)
+    played = play_all(ansible, tmp_path, "rollout", {"ours": ours.variables(), "others": others.variables()})
+    assert played.results() == {"ours": "unchanged", "others": "refused"}
+    # Of this one nobody here can know.
+    assert f"run {GONE_RUN} of elsewhere-1 works on this host" in played.failed("others")["why"]
+    assert (ours.is_held, others.is_held) == (False, True)
+    assert [host.record["phase"] for host in (ours, others)] == ["done", "done"]
+
+
+def test_a_host_with_nothing_to_undo_is_not_left_to_it_either(
+    ansible: Mapping[str, str], tmp_path: Path, host: Host
+) -> None:
+    host.rolled_out("rolled-back")
+    host.held_by(GONE_RUN, process.controller())
+    played = play(ansible, tmp_path, {"h1": host.variables()}, "rollback")
+    assert played.results() == {"h1": "unchanged"}
+    assert not host.is_held

@@ -249,3 +249,11 @@ def test_a_host_out_of_service_is_in_the_middle_and_rollback_has_something_to_do
     seen = {"record": records.with_drained(rollout("1", phase, OLD), drained)}
     assert ready.halfway(seen) == halfway
     assert ready.undoable(seen, records.PREVIOUS) == undoable
+
+
+def test_a_host_that_a_run_holds_is_taken_over_whatever_its_record_says() -> None:
+    seen = {"record": rollout("1", records.DONE, OLD), "holder": {"run": "r0"}}
+    assert ready.left_behind(seen) and not ready.halfway(seen)
+    assert ready.undoable({**seen, "record": None}, records.PREVIOUS)
+    assert not ready.left_behind({**seen, "holder": None})
+    assert ready.left_behind({"record": rollout("1", records.BOOTED, OLD), "holder": None})

@@ -45,6 +45,7 @@ class FilterModule:
             "halfway": ready.halfway,
             "hindered": ready.hindered,
             "judged": summary.judged,
+            "left_behind": ready.left_behind,
             "outcome": outcome,
             "remarks": ready.remarks,
             "turned_away": turned_away,

@@ -87,6 +87,14 @@ def halfway(seen: Seen) -> bool:
     return records.unfinished(seen.get("record")) or records.drained(seen.get("record"))
 
 
+def left_behind(seen: Seen) -> bool:
+    """Say whether an earlier run has left the host in the middle, or has not let go of it.
+
+    A run that was killed between the two keeps others away, from a host that looks like any other that is done.
+    """
+    return halfway(seen) or bool(seen.get("holder"))
+
+
 def undoable(seen: Seen, back_to: str) -> bool:
-    """Say whether a rollback would have anything to do."""
-    return records.to_undo(seen["record"], back_to) is not None or records.drained(seen["record"])
+    """Say whether a rollback would have anything to do, if only to let go of the host for a run that did not."""
+    return records.to_undo(seen["record"], back_to) is not None or left_behind(seen)
