@@ -361,6 +361,42 @@ def test_a_profile_that_is_in_force_is_applied_again_when_its_package_is_newer(
     assert (found["changed"], asked) == (bool(applied), [state.active] * applied)
 
 
+CHOSEN, PICKED = "manual\n", "auto\n"
+
+
+@pytest.mark.parametrize(
+    ("found", "now", "mode", "wanted"),
+    [
+        # Of a host that is done and taken up again: what was chosen since then counts, and the next time as well.
+        (["balanced"], ["throughput-performance"], CHOSEN, ["throughput-performance", "thp-shrinker"]),
+        (["balanced"], ["throughput-performance", "thp-shrinker"], CHOSEN, ["throughput-performance", "thp-shrinker"]),
+        ([], ["throughput-performance"], CHOSEN, ["throughput-performance", "thp-shrinker"]),
+        (["balanced"], ["balanced", "thp-shrinker"], CHOSEN, ["balanced", "thp-shrinker"]),
+        (["balanced"], ["thp-shrinker"], CHOSEN, ["balanced", "thp-shrinker"]),
+        (["balanced"], [], CHOSEN, ["balanced", "thp-shrinker"]),
+        # tuned itself picks one when it is started for the first time, by a rollout that was cut off for example.
+        ([], ["virtual-guest"], PICKED, ["thp-shrinker"]),
+        (["balanced"], ["virtual-guest"], None, ["balanced", "thp-shrinker"]),
+    ],
+)
+def test_ours_comes_beside_what_an_operator_has_chosen_since_the_rollout_began(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    found: list[str],
+    now: list[str],
+    mode: str | None,
+    wanted: list[str],
+) -> None:
+    before = tuned.State(True, bool(found), "enabled", found, None, None)
+    state = tuned.State(True, True, "enabled", now, None, mode)
+    store = Store(tmp_path)
+    about = {"before": {"tuned": before.as_dict()}, "packages": {"added": [], "removed": []}}
+    store.write({"schema": records.SCHEMA, "phase": records.BOOTED, **about})
+    monkeypatch.setattr(profile, "Store", lambda: store)
+    monkeypatch.setattr(tuned, "read", lambda: state)
+    assert profile.apply({"name": "thp-shrinker", "timeout": 60}, check=True)["active"] == wanted
+
+
 # The kernel's log
 
 

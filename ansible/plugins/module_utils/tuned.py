@@ -13,6 +13,8 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Pr
 
 SERVICE = "tuned.service"
 CHOICE, MODE = "etc/tuned/active_profile", "etc/tuned/profile_mode"
+# What the second one says when somebody has chosen, and tuned has not picked by itself what suits the host.
+BY_HAND = "manual"
 ACTIVE = "Current active profile:"
 OURS = ("thp-shrinker", "thp-shrinker-tight", "thp-baseline")
 # linux-system-roles' kernel_settings expects to be the last.
@@ -55,6 +57,12 @@ def read(root: Path = Path("/")) -> State:
         choice=files.text(root / CHOICE),
         mode=files.text(root / MODE),
     )
+
+
+def chosen(state: State) -> list[str]:
+    """Return the profiles beside ours that are in force because somebody has chosen them."""
+    by_hand = state.mode is not None and state.mode.strip() == BY_HAND
+    return [name for name in state.active if by_hand and name not in OURS]
 
 
 def with_profile(before: Sequence[str], wanted: str) -> list[str]:

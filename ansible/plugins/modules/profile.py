@@ -8,7 +8,8 @@ module: profile
 short_description: Apply a tuned profile and verify it, or put back what was there
 version_added: 1.0.0
 description:
-  - Adds a profile to those that were active, after them but before C(kernel_settings), and has tuned verify the values.
+  - Adds a profile to those that were active before the rollout, or have been chosen by hand since, after them but
+    before C(kernel_settings), and has tuned verify the values.
   - Putting back restores what was chosen, whether tuned runs, and every setting of huge pages.
 author: kernel-thp project (@kernel-thp)
 options:
@@ -64,7 +65,8 @@ def apply(parameters: Parameters, check: bool) -> Result:
     store, state = Store(), tuned.read()
     record = store.read() if check else store.need(records.BOOTED)
     before = tuned.from_dict(record["before"]["tuned"]) if record and records.unfinished(record) else state
-    wanted = tuned.with_profile(before.active, parameters["name"])
+    # On a host that is taken up again after it was done, an operator may have chosen others since.
+    wanted = tuned.with_profile(tuned.chosen(state) or before.active, parameters["name"])
     result = {**difference(state.active, wanted), "active": wanted}
     if check:
         return result
