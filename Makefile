@@ -65,7 +65,7 @@ vm-selftests: deps tree rpms image ## the base kernel's own vm selftests: none w
 static: deps tree ## patches, headers, style, scripts, the Ansible collection
 	@$(VENV)/ruff check . && $(VENV)/mypy scripts tests/lab tests/bench tests/fleet tools tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
 	@$(PYTHON) -m scripts.collection --link && MYPYPATH=build/collections $(VENV)/mypy --explicit-package-bases -p ansible_collections.kernel_thp.fleet
-	@$(VENV)/python -m pytest -q tests/static
+	@$(VENV)/python -m pytest -q -n 2 tests/static
 
 collection: deps ## archive of the Ansible collection for fleets, in build/galaxy/
 	@$(PYTHON) -m scripts.collection

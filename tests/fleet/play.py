@@ -103,7 +103,8 @@ class Run:
             self._process = subprocess.Popen(
                 [str(TOOLS / "ansible-playbook"), "-i", self._inventory, f"kernel_thp.fleet.{playbook}", *words],
                 cwd=folder,
-                env=environment(folder),
+                # The same with the time at each line, for whoever wonders where it goes.
+                env={**environment(folder), "ANSIBLE_LOG_PATH": str(inventory.with_name("log.timed"))},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

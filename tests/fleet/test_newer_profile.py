@@ -55,7 +55,7 @@ def test_a_newer_profile_comes_without_a_reboot(member: Member, operator: Operat
     outcome = operator.finish(operator.start("rollout", "newer profile", ("alpha",)))
     assert outcome.code == 0
     assert outcome.results() == {"alpha": "done"}
-    assert outcome.steps("alpha") == ["preflight", "kernel", "profile", "gate", "keep"]
+    assert outcome.steps("alpha") == ["preflight", "kernel", "profile", "gate", "soak", "keep"]
     state = outcome.states["alpha"]
     before, now = set(member.before.settings["packages"]), set(state.settings["packages"])
     (older,), (newer,) = before - now, now - before
