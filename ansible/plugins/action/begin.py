@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import place, process
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.controller import OnController
 
 ARGUMENTS = {
     "directory": {"type": "path", "required": True},
@@ -31,22 +31,18 @@ def elsewhere(given: str, host: str, variables: Variables) -> str:
     return f"{others[0]} has {found[others[0]] or 'the default'}" if others else ""
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
-    _requires_connection = False
+class ActionModule(OnController):
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
-        self._supports_check_mode = True
-        result: Result = super().run(tmp, task_vars)
+    def act(self, given: Variables, variables: Variables) -> Result:
         asked = str(self._task.args.get("directory", ""))
-        _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        variables = task_vars or {}
         play = self._task.get_play()
         if place.settled(play._uuid) is not None:
-            return {**result, "changed": False}
+            return {}
         if not self._others_too(variables):
             if play.tags:
                 # It was imported with tags, and is left out as a whole.
-                return {**result, "skipped": True}
+                return {"skipped": True}
             raise AnsibleActionFail(IN_PART)
         other = elsewhere(asked, variables["inventory_hostname"], variables)
         if other:
@@ -55,7 +51,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         found = place.settle(play._uuid, Path(given["directory"]), self._task.check_mode)
         planned = variables["ansible_play_hosts_all"]
         found.begin(process.this_run(), given["playbook"], process.controller(), planned, self._task.check_mode)
-        return {**result, "changed": False}
+        return {}
 
     def _others_too(self, variables: Variables) -> bool:
         """Say whether Ansible does the other tasks of the play as well. This one it does in any case, by a tag."""

@@ -5,28 +5,25 @@ from __future__ import annotations
 from ansible.errors import AnsibleError
 from ansible.playbook.role import Role
 from ansible.playbook.role.include import RoleInclude
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.controller import OnController
 
 ARGUMENTS = {"roles": {"type": "list", "elements": "str", "required": True}}
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
-    _requires_connection = False
+class ActionModule(OnController):
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
-        self._supports_check_mode = True
-        result: Result = super().run(tmp, task_vars)
-        _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
+    def act(self, given: Variables, variables: Variables) -> Result:
         for name in filter(None, given["roles"]):
             try:
                 self._load(name)
             except AnsibleError as error:
                 # It has file and line as well.
                 Display().error(error)
-                return {**result, "changed": False, "failed": True, "msg": f"the role {name} cannot be used: {error}"}
-        return {**result, "changed": False}
+                return {"failed": True, "msg": f"the role {name} cannot be used: {error}"}
+        return {}
 
     def _load(self, name: str) -> None:
         """The play that it is loaded into is this worker's copy."""

@@ -7,10 +7,10 @@ is not in the journal then, the verdict counts it as lost.
 from __future__ import annotations
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import place, process, report
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.controller import OnController
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
 
 ARGUMENTS = {
@@ -43,14 +43,11 @@ def note(found: Journal, host: str, given: Variables) -> None:
         found.end(host, given["result"], "" if given["failed_task"] else given["why"])
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
-    _requires_connection = False
+class ActionModule(OnController):
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
-        self._supports_check_mode = True
-        result: Result = super().run(tmp, task_vars)
-        _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        host = (task_vars or {})["inventory_hostname"]
+    def act(self, given: Variables, variables: Variables) -> Result:
+        host = variables["inventory_hostname"]
         found = journal(self._task.get_play()._uuid)
         try:
             note(found, host, given)
@@ -65,5 +62,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if given["release"] and given["release"] != about:
             # A release was published meanwhile, or repositories differ: one run is about one kernel.
             why = f"this host would get {given['release']}, the run is about {about}; set preflight_release"
-            return {**result, "changed": False, "failed": True, "msg": why, "release": about}
-        return {**result, "changed": False, "release": about}
+            return {"failed": True, "msg": why, "release": about}
+        return {"release": about}

@@ -6,10 +6,10 @@ and one that vanished is not in the batch any more. A host of which the journal 
 
 from __future__ import annotations
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.kernel_thp.fleet.plugins.action.note import journal
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import report, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.controller import OnController
 
 ARGUMENTS = {"max_failed": {"type": "int", "default": 0}}
 
@@ -18,15 +18,11 @@ HOSTS = ("ansible_play_hosts_all", "ansible_play_hosts", "ansible_play_batch")
 UNNOTED = "Ansible dropped it before anything was done to it; see what it said, and look at its variables"
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
-    _requires_connection = False
+class ActionModule(OnController):
+    arguments = ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
-        self._supports_check_mode = True
-        result: Result = super().run(tmp, task_vars)
-        _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
+    def act(self, given: Variables, variables: Variables) -> Result:
         found = journal(self._task.get_play()._uuid)
-        variables = task_vars or {}
         everybody, left, batch = (variables[name] for name in HOSTS)
         reached = summary.reached(everybody, left, batch)
         for host in reached:
@@ -48,4 +44,4 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         failed = too_many or (through and bool(fallen))
         told = complaint or f"{len(notes)} hosts, none failed"
         where = "" if self._task.check_mode else f"; report: {found.folder}"
-        return {**result, "changed": False, "failed": failed, "msg": told + where, "report": str(found.folder)}
+        return {"failed": failed, "msg": told + where, "report": str(found.folder)}
