@@ -5,34 +5,20 @@ The tests build on each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fleet import expect
 from tests.fleet.hosts import Fleet, Member, State
+from tests.fleet.published import published as published
+from tests.fleet.published import repository as repository
 from tests.fleet.releases import Release
 from tests.fleet.repositories import Published
 from tests.fleet.rollouts import Operator
-from tests.lab import newer_profile, repo
+from tests.lab import newer_profile
 
 PROFILES = "tuned-profiles-thp-"
-
-
-@pytest.fixture(scope="module")
-def published(folder: Path) -> Published:
-    found = Published(folder / "repo")
-    found.publish(repo.REPO)
-    return found
-
-
-@pytest.fixture(scope="module")
-def repository(published: Published) -> Iterator[str]:
-    """One address, at which a newer package appears later."""
-    with repo.served(published.link) as url:
-        yield url
 
 
 @pytest.fixture(scope="module")

@@ -6,34 +6,20 @@ all the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tests.fleet import expect
 from tests.fleet.hosts import Fleet, State
+from tests.fleet.published import published as published
+from tests.fleet.published import repository as repository
 from tests.fleet.releases import KERNEL, Release
 from tests.fleet.repositories import Published
 from tests.fleet.rollouts import Operator
-from tests.lab import repo, second_release
+from tests.lab import second_release
 
 NAMES = ("alpha", "bravo")
-
-
-@pytest.fixture(scope="module")
-def published(folder: Path) -> Published:
-    found = Published(folder / "repo")
-    found.publish(repo.REPO)
-    return found
-
-
-@pytest.fixture(scope="module")
-def repository(published: Published) -> Iterator[str]:
-    """One address, at which a second release appears later."""
-    with repo.served(published.link) as url:
-        yield url
 
 
 @pytest.fixture(scope="module")

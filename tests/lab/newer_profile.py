@@ -8,6 +8,7 @@ from pathlib import Path
 from scripts import rpms
 from scripts.console import BUILD
 from scripts.rpms import Stage
+from tests.lab import repo
 
 # What a distribution puts at the end of a release.
 DIST = ".2"
@@ -21,11 +22,4 @@ def stage() -> Stage:
 
 def build() -> Path:
     """Return a signed repository with the present packages and the newer profiles."""
-    newer = stage()
-    with rpms.alone(newer):
-        rpms.build(newer)
-        wanted = (rpms.REPO / ".inputs").read_text() + newer.stamp.read_text()
-        stamp = REPO / ".inputs"
-        if not stamp.exists() or stamp.read_text() != wanted:
-            rpms.make_repository([*sorted(rpms.REPO.glob("*.rpm")), *newer.packages], REPO, wanted)
-    return REPO
+    return repo.beside_present(stage(), REPO)

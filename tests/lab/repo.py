@@ -1,4 +1,4 @@
-"""Serve the dnf repository to the guests: loopback here is 10.0.2.2 there."""
+"""The dnf repositories of the guests, and how they are served: loopback here is 10.0.2.2 there."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from scripts.console import BUILD, UserError
+from scripts import rpms
+from scripts.console import UserError
+from scripts.rpms import Stage
 
-REPO = BUILD / "repo"
-KEY_NAME = "RPM-GPG-KEY-kernel-thp"
+REPO = rpms.REPO
 GUEST_GATEWAY = "10.0.2.2"
 
 
@@ -42,6 +43,17 @@ def served(directory: Path = REPO) -> Iterator[str]:
         thread.join()
 
 
+def beside_present(newer: Stage, directory: Path) -> Path:
+    """Return a signed repository with the present packages and those of a stage that builds newer ones."""
+    with rpms.alone(newer):
+        rpms.build(newer)
+        wanted = (REPO / ".inputs").read_text() + newer.stamp.read_text()
+        stamp = directory / ".inputs"
+        if not stamp.exists() or stamp.read_text() != wanted:
+            rpms.make_repository([*sorted(REPO.glob("*.rpm")), *newer.packages], directory, wanted)
+    return directory
+
+
 def repo_file(url: str) -> str:
     """Return the .repo file of a host: packages and metadata have to be signed."""
     lines = [
@@ -51,6 +63,6 @@ def repo_file(url: str) -> str:
         "enabled=1",
         "gpgcheck=1",
         "repo_gpgcheck=1",
-        f"gpgkey={url}/{KEY_NAME}",
+        f"gpgkey={url}/{rpms.KEY_NAME}",
     ]
     return "\n".join(lines) + "\n"

@@ -13,6 +13,7 @@ from pathlib import Path
 from scripts import rpms
 from scripts.console import BUILD
 from scripts.rpms import Stage
+from tests.lab import repo
 
 SPIN = 2
 ROOT = BUILD / "rpmbuild-second"
@@ -26,11 +27,4 @@ def stage() -> Stage:
 
 def build() -> Path:
     """Return a signed repository with both releases, the second beside everything that the first one's has."""
-    second = stage()
-    with rpms.alone(second):
-        rpms.build(second)
-        wanted = (rpms.REPO / ".inputs").read_text() + second.stamp.read_text()
-        stamp = REPO / ".inputs"
-        if not stamp.exists() or stamp.read_text() != wanted:
-            rpms.make_repository([*sorted(rpms.REPO.glob("*.rpm")), *second.packages], REPO, wanted)
-    return REPO
+    return repo.beside_present(stage(), REPO)

@@ -1,0 +1,28 @@
+"""The fixtures of a file of tests whose repository gets newer packages while its hosts use it.
+
+A file that imports them has them in place of the repository that all others share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.repositories import Published
+from tests.lab import repo
+
+
+@pytest.fixture(scope="module")
+def published(folder: Path) -> Published:
+    found = Published(folder / "repo")
+    found.publish(repo.REPO)
+    return found
+
+
+@pytest.fixture(scope="module")
+def repository(published: Published) -> Iterator[str]:
+    """One address, at which newer packages appear later."""
+    with repo.served(published.link) as url:
+        yield url
