@@ -1,20 +1,15 @@
 """A load balancer's tool, as far as a rollout calls it: `balancer.py FOLDER drain|undrain HOST`, on the controller.
 
-It notes in which order hosts left the service and came back. It does not let a host back in while FOLDER/hold-HOST is
-there, as an operator does who wants to look at the canary before the rollout goes on, and fails to while
-FOLDER/refuse-HOST is.
+It notes in which order hosts left the service and came back. It fails to let a host back in while FOLDER/refuse-HOST is
+there.
 """
 
 from __future__ import annotations
 
 import fcntl
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
-
-POLL = 0.5
-TIMEOUT = 1800.0
 
 
 @dataclass(frozen=True)
@@ -34,13 +29,6 @@ class Balancer:
             "preflight_hook_delegate_to": "localhost",
         }
 
-    def hold(self, host: str) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / f"hold-{host}").touch()
-
-    def let_go(self, host: str) -> None:
-        (self.folder / f"hold-{host}").unlink(missing_ok=True)
-
     def refuse(self, host: str, yes: bool = True) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"refuse-{host}"
@@ -54,13 +42,9 @@ class Balancer:
 
 
 def main(folder: Path, action: str, host: str) -> int:
-    deadline = time.monotonic() + TIMEOUT
-    while action == "undrain" and (folder / f"hold-{host}").exists():
-        if time.monotonic() > deadline:
-            return 1
-        time.sleep(POLL)
     if action == "undrain" and (folder / f"refuse-{host}").exists():
         return 1
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / "calls").open("a") as calls:
         fcntl.flock(calls, fcntl.LOCK_EX)
         calls.write(f"{action} {host}\n")

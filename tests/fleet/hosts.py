@@ -86,7 +86,7 @@ class Member:
 
 
 class Fleet:
-    """Up to four hosts at a time, each with a directory of its own below `folder`. Leaving it stops them.
+    """Hosts, each with a directory of its own below `folder`. Leaving it stops them.
 
     `durable` is for hosts whose power is cut, see Vm; it costs time.
     """

@@ -25,16 +25,24 @@ echo asked >> "$0.log"
 """
 
 
-def reach(ansible: Mapping[str, str], folder: Path, times: int, timeout: int) -> tuple[str, int]:
+def reach(
+    ansible: Mapping[str, str], folder: Path, times: int, timeout: int, python: str = sys.executable
+) -> tuple[str, int]:
     """Ask for a host that is shutting down so many times; return what Ansible said, and how often it looked."""
     systemctl = folder / "systemctl"
     systemctl.write_text(SYSTEMCTL.format(times=times))
     systemctl.chmod(0o755)
-    host = ["h1,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}"]
+    host = ["h1,", "-c", "local", "-e", f"ansible_python_interpreter={python}"]
     words = ["ansible", "h1", "-i", *host, "-m", "kernel_thp.fleet.reach", "-a", f"timeout={timeout}"]
     environment = {**ansible, "PATH": f"{folder}:{ansible['PATH']}"}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
     return done.stdout, len((folder / "systemctl.log").read_text().splitlines())
+
+
+def test_a_host_that_answers_is_sent_no_program(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    said, looked = reach(ansible, tmp_path, times=0, timeout=60, python="/nonexistent")
+    assert "h1 | SUCCESS" in said
+    assert looked == 1
 
 
 def test_a_host_that_is_shutting_down_is_waited_for(ansible: Mapping[str, str], tmp_path: Path) -> None:
