@@ -28,8 +28,6 @@ Result = dict[str, Any]
 def main(folder: str, words: list[str]) -> None:
     """Answer as a module does, one that Ansible made a program of."""
     host = Host(Path(folder))
-    if host.like["gone"]:
-        sys.exit("it is not there")
     module, told = (WRAPPER, {ARGS: {}}) if words else called(sys.stdin.read())
     given = {name: value for name, value in told[ARGS].items() if not name.startswith("_")}
     host.noted(module, given)
@@ -73,10 +71,6 @@ def did(_host: Host, _given: Result) -> Result:
     return {"changed": True, "rc": 0}
 
 
-def ping(_host: Host, _given: Result) -> Result:
-    return {"ping": "pong"}
-
-
 def host_info(host: Host, _given: Result) -> Result:
     like = {"uname": host.like["uname"], "tuned_gone": host.like["tuned_gone"]}
     seen = {**FIT, **like, "boot": BOOT, "root_free_bytes": 1 << 40, "counters": COUNTERS}
@@ -113,4 +107,4 @@ def async_status(_host: Host, _given: Result) -> Result:
     return {"started": 1, "finished": 1, "figures": {}, "counters": COUNTERS, "boot_id": BOOT_ID}
 
 
-ANSWERS = {each.__name__: each for each in (ping, host_info, repository, boot, judge, async_wrapper, async_status)}
+ANSWERS = {each.__name__: each for each in (host_info, repository, boot, judge, async_wrapper, async_status)}

@@ -17,7 +17,7 @@ COUNTERS = {"time": 1.0, "uptime": 2.0, "memory": {}, "events": {}, "pressure_us
 BEFORE = {"uname": OLD, "tuned": {}, "boot": {}, "hugepages": {}, "sysctls": {}, "counters": COUNTERS}
 # What a host is like where a test says nothing else. `newest` is the release that its repository has, `log` that of its
 # kernel, and in `says` is what it says to a module instead of what it would.
-LIKE: dict[str, Any] = {"uname": OLD, "newest": "1", "log": "", "gone": False, "tuned_gone": False, "says": {}}
+LIKE: dict[str, Any] = {"uname": OLD, "newest": "1", "log": "", "tuned_gone": False, "says": {}}
 RECORD, HOLDER = "rollout.json", "holder.json"
 # For Ansible it is the interpreter that modules are run with.
 PROGRAM = """\

@@ -237,3 +237,14 @@ def test_another_form_of_the_table_is_read_as_well() -> None:
     assert packages.touched(TABLE, "x86_64") == ["library.noarch", "old-name.noarch", "ours.x86_64"]
     skipped = f"{TABLE}Skipping packages with broken dependencies:\n openssl x86_64 2-1 toys 1 k\n"
     assert packages.touched(skipped, "x86_64") == packages.touched(TABLE, "x86_64")
+
+
+@pytest.mark.parametrize(("real", "expected"), [("dnf-3", False), ("dnf5", True)])
+def test_dnf_5_is_known_by_what_its_name_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real: str, expected: bool
+) -> None:
+    (tmp_path / real).write_text("#!/bin/sh\n")
+    (tmp_path / real).chmod(0o755)
+    (tmp_path / "dnf").symlink_to(real)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert packages._is_dnf5() is expected

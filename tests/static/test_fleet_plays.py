@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from scripts import collection
-from tests.static.plays import Played, play
+from tests.static.plays import GONE, Played, play
 from tests.static.simulated import Host, rollout
 
 SET, REGISTER = "ansible.builtin.set_fact", "register"
@@ -51,11 +51,10 @@ def after(
 def test_a_rollout_takes_no_host_for_what_an_earlier_play_had_found(
     ansible: Mapping[str, str], tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    gone, unfit, done = (Host(tmp_path / name) for name in ("gone", "unfit", "done"))
-    gone.be(gone=True)
+    unfit, done = (Host(tmp_path / name) for name in ("unfit", "done"))
     unfit.be(tuned_gone=True)
     done.rolled_out("done")
-    hosts = {name: host.variables() for name, host in {"gone": gone, "unfit": unfit, "done": done}.items()}
+    hosts = {"gone": GONE, "unfit": unfit.variables(), "done": done.variables()}
     played = after(ansible, tmp_path, "rollout", hosts, *words)
     assert "2 hosts failed, 9 allowed; gone: unreachable, preflight failed: the host does not answer" in played.said
     assert "; unfit: refused, preflight failed: tuned-adm is missing" in played.said
@@ -66,12 +65,11 @@ def test_a_rollout_takes_no_host_for_what_an_earlier_play_had_found(
 def test_a_rollback_takes_no_host_for_what_an_earlier_play_had_found(
     ansible: Mapping[str, str], tmp_path: Path
 ) -> None:
-    gone, back, out = (Host(tmp_path / name) for name in ("gone", "back", "out"))
-    gone.be(gone=True)
+    back, out = (Host(tmp_path / name) for name in ("back", "out"))
     back.rolled_out("rolled-back")
     out.rolled_out("rolled-back", drained=True)
     undrain = {"preflight_undrain_command": ["undrain"]}
-    hosts = {"gone": gone.variables(), "back": back.variables(), "out": out.variables(**undrain)}
+    hosts = {"gone": GONE, "back": back.variables(), "out": out.variables(**undrain)}
     played = after(ansible, tmp_path, "rollback", hosts)
     assert played.results() == {"gone": "unreachable", "back": "unchanged", "out": "undone"}
     assert "drained" not in out.record

@@ -5,6 +5,7 @@ What Ansible's own reboot does is left out here: it needs a host that reboots.
 
 from __future__ import annotations
 
+import shlex
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,8 +66,9 @@ class Rebooted:
 
 def test_the_task_that_rebooted_a_host_confirms_it(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Rebooted(monkeypatch, CAME_BACK, CONFIRMED)
-    found = host.run(msg="It reboots")
-    assert host.given == {"reboot_timeout": 600, "msg": "It reboots"}
+    found = host.run(msg="It's the kernel")
+    assert host.given["reboot_timeout"] == 600
+    assert shlex.split(host.given["reboot_command"]) == ["/sbin/shutdown", "-r", "now", "It's the kernel"]
     (asked,) = host.asked
     assert asked[0] == BOOT
     assert {"state": "confirmed", "uname": UNAME, "run": process.this_run()}.items() <= asked[1].items()

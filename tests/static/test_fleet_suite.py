@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -55,20 +54,6 @@ def call(balancer: Balancer, action: str, host: str) -> subprocess.Popen[bytes]:
     words = [host if "{{" in word else word for word in balancer.command(action)]
     assert words[0] == sys.executable
     return subprocess.Popen(words)
-
-
-def test_the_balancer_lets_a_host_return_only_when_it_is_let_go(tmp_path: Path) -> None:
-    balancer = Balancer(tmp_path / "balancer")
-    balancer.hold("alpha")
-    assert call(balancer, "drain", "alpha").wait(timeout=30) == 0
-    with call(balancer, "undrain", "alpha") as waiting:
-        # Another host is none of its business.
-        assert call(balancer, "undrain", "bravo").wait(timeout=30) == 0
-        time.sleep(1)
-        assert waiting.poll() is None
-        balancer.let_go("alpha")
-        assert waiting.wait(timeout=30) == 0
-    assert balancer.calls() == [("drain", "alpha"), ("undrain", "bravo"), ("undrain", "alpha")]
 
 
 def test_the_balancer_fails_to_let_a_host_return_as_long_as_it_is_told_to(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ would wait for it until all the others have rebooted: those that have to wait fo
 from __future__ import annotations
 
 import datetime
+import shlex
 import time
 
 from ansible.errors import AnsibleConnectionFailure
@@ -23,8 +24,9 @@ ARGUMENTS = {
     "reboot_timeout": {"type": "int", "default": Reboot.DEFAULT_REBOOT_TIMEOUT},
     "msg": {"type": "str", "default": Reboot.DEFAULT_REBOOT_MESSAGE},
 }
-# What Ansible's own knows; the others are for the module boot.
+# These are for Ansible's own; the others are for the module boot.
 OWN = ("reboot_timeout", "msg")
+SHUTDOWN = "/sbin/shutdown -r now"
 POLL = 1.0
 
 
@@ -33,7 +35,8 @@ class Rebooting(Reboot):  # type: ignore[misc]
 
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        self._task.args = {name: given[name] for name in OWN}
+        order = f"{SHUTDOWN} {shlex.quote(given['msg'])}"
+        self._task.args = {"reboot_timeout": given["reboot_timeout"], "reboot_command": order}
         deadline = time.monotonic() + given["reboot_timeout"]
         result: Result = super().run(tmp, task_vars)
         if result.get("failed") and result.get("rebooted"):
@@ -61,6 +64,10 @@ class Rebooting(Reboot):  # type: ignore[misc]
                 time.sleep(POLL)
             else:
                 return {**found, "changed": True}
+
+    def get_distribution(self, task_vars: Variables) -> dict[str, str]:
+        """Ansible's own has a program find out; the hosts of a rollout are Linux, which preflight has seen."""
+        return {"name": "linux", "version": "", "family": "linux"}
 
     def perform_reboot(self, task_vars: Variables, distribution: Result) -> Result:
         """Of what is done to a host this alone is no step of a module of ours, which would look by itself."""

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import platform
 import re
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,7 +79,7 @@ def dnf(words: Sequence[str], lock_timeout: float, todo: str) -> str:
     module may be cut off all the same, with its connection: the step that it was goes on until dnf is through.
     """
     options = ["-y", "--setopt=gpgcheck=1", "--setopt=*.gpgcheck=1", "--setopt=installonly_limit=0"]
-    if _version() < 5:
+    if not _is_dnf5():
         options.append("--setopt=exit_on_lock=1")
     deadline = time.monotonic() + lock_timeout
     while True:
@@ -96,10 +97,9 @@ def _verb(words: Sequence[str]) -> str:
     return next(word for word in words if not word.startswith("-"))
 
 
-def _version() -> int:
-    """Return dnf's major version: `4.14.0`, or `dnf5 version 5.2.6.2`."""
-    said = command.run(["dnf", "--version"]).out
-    return 5 if said.startswith("dnf5") else 4
+def _is_dnf5() -> bool:
+    """Say which one has the name `dnf`. That is seen at once; asked for its version, dnf 4 starts as for any work."""
+    return Path(shutil.which("dnf") or "dnf").resolve().name == "dnf5"
 
 
 def reason(out: str, err: str) -> str:

@@ -109,7 +109,7 @@ def look() -> dict[str, Any]:
         "root": os.geteuid() == 0,
         "machine": platform.machine(),
         "rpm": command.run(["rpm", "--version"]).code == 0,
-        "dnf": command.run(["dnf", "--version"]).code == 0,
+        "dnf": shutil.which("dnf") is not None,
         "uname": uname(),
         "boot_id": boot_id(),
         "boot": boot(),

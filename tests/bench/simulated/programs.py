@@ -103,9 +103,6 @@ def rpm(words: Words) -> int:
 
 
 def dnf(words: Words) -> int:
-    if "--version" in words:
-        print("4.14.0")
-        return 0
     verb, *names = operands(words)
     if verb == "repoquery":
         query(words, names)
