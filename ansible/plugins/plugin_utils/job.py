@@ -25,9 +25,13 @@ def wait(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Result:
-    """Ask until the job is finished, its time is over, or its host has been silent for too long."""
+    """Ask until the job is finished, its time is over, or its host has been silent for too long.
+
+    Asking is work for the host, in the middle of what the job measures, and it has not ended as soon as it began.
+    """
     began = answered = clock()
     while True:
+        sleep(POLL)
         found = ask()
         now = clock()
         if found.get("lost_contact"):
@@ -39,4 +43,3 @@ def wait(
             answered = now
         if now - began >= limits.timeout:
             return {**found, "failed": True, "msg": f"the job did not end within {limits.timeout:.0f} s"}
-        sleep(POLL)
