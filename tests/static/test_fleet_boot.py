@@ -264,16 +264,19 @@ def test_the_trial_leaves_units_for_the_marked_boot_only_and_takes_them_away(tmp
 
 
 def test_in_the_trial_a_panic_reboots_whatever_sysctl_d_has_set(tmp_path: Path) -> None:
-    """As systemd would start it, on a tree in place of /proc/sys."""
+    """As systemd would start it, on a tree in place of the host's. What it leaves is what confirming leaves."""
     trial.arm(tmp_path, THP, "b0", 600, 30)
     lines = (tmp_path / trial.UNITS / trial.PANIC).read_text().splitlines()
-    assert "After=systemd-sysctl.service" in lines
+    assert "Before=systemd-sysctl.service" in lines
     (start,) = (line.removeprefix("ExecStart=") for line in lines if line.startswith("ExecStart="))
-    for name in snapshot.SYSCTLS:
-        (tmp_path / "proc/sys" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "proc/sys" / name).write_text("0\n")
-    subprocess.run(shlex.split(start.replace("/proc/sys", f"{tmp_path}/proc/sys")), check=True)
-    assert snapshot.sysctls(tmp_path) == {"kernel/panic": "30", "kernel/panic_on_oops": "1"}
+    subprocess.run(shlex.split(start.replace("/run", f"{tmp_path}/run")), check=True)
+    left = (tmp_path / trial.SYSCTL).read_text()
+    assert snapshot.configured(left) == {"kernel/panic": "30", "kernel/panic_on_oops": "1"}
+    assert not trial.keep_sysctls(tmp_path, 30)
+    assert trial.keep_sysctls(tmp_path, None)
+    assert not (tmp_path / trial.SYSCTL).exists()
+    assert trial.keep_sysctls(tmp_path, 30)
+    assert (tmp_path / trial.SYSCTL).read_text() == left
 
 
 def test_a_trial_that_nobody_confirmed_is_known_until_the_next_one(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ class Host:
             raise Problem(f"the boot loader started {selected}, not the entry of {uname}", "look at `bootctl list`")
         if uname != record["before"]["uname"]:
             # Also for what is still to come, and whatever has set them since the boot. They are put back at the end.
-            self.changed |= snapshot.set_sysctls(trial.sysctls(panic), ROOT)
+            self._set_sysctls(trial.sysctls(panic), panic)
         self.changed |= trial.disarm(ROOT) or record["phase"] != records.BOOTED
         if record["phase"] != records.BOOTED:
             self.store.write(record, phase=records.BOOTED)
@@ -98,7 +98,7 @@ class Host:
         entry = self._found_good(uname, timeout)
         self._make_default(entry)
         self._forget_trials()
-        self.changed |= snapshot.set_sysctls(record["before"]["sysctls"])
+        self._set_sysctls(record["before"]["sysctls"])
 
     def turn_back(self) -> bool:
         """Have the old kernel be what is booted; say whether it has to be."""
@@ -126,7 +126,11 @@ class Host:
         if self.loader.settings() != wanted:
             self.loader.restore(wanted)
             self.changed = True
-        self.changed |= snapshot.set_sysctls(record["before"]["sysctls"])
+        self._set_sysctls(record["before"]["sysctls"])
+
+    def _set_sysctls(self, wanted: dict[str, str], panic: int | None = None) -> None:
+        self.changed |= trial.keep_sysctls(ROOT, panic)
+        self.changed |= snapshot.set_sysctls(wanted, ROOT)
 
     def _make_default(self, entry: Entry) -> None:
         if self.loader.kept(entry):

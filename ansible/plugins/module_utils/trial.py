@@ -55,18 +55,20 @@ SuccessAction=reboot-force
 Type=oneshot
 ExecStart=-/usr/bin/touch /{note}
 """
-# The command line says so, too, and that far it is in force. Then systemd sets what is in sysctl.d.
+# Gone with the boot. The last file counts: for systemd, and for tuned, which sets what is in sysctl.d anew whenever it
+# applies a profile. Until then what the command line says is in force.
+SYSCTL = "run/sysctl.d/zz-kernel-thp-trial.conf"
 PANIC_TEXT = """\
 [Unit]
 Description=Have the kernel that is tried reboot on panic and oops, whatever sysctl.d says
 ConditionKernelVersion={uname}
 ConditionKernelCommandLine={mark}
 DefaultDependencies=no
-After=systemd-sysctl.service
+Before=systemd-sysctl.service
 
 [Service]
 Type=oneshot
-ExecStart=/bin/sh -c '{settings}'
+ExecStart=/bin/sh -c 'mkdir -p /run/sysctl.d; {{ {lines}; }} > /{sysctl}'
 """
 
 
@@ -98,6 +100,17 @@ def sysctls(panic: int) -> dict[str, str]:
     return {"kernel/panic": str(panic), "kernel/panic_on_oops": "1"}
 
 
+def sysctl_lines(panic: int) -> list[str]:
+    """Return the same as sysctl.d has it."""
+    return [f"{name.replace('/', '.')} = {value}" for name, value in sysctls(panic).items()]
+
+
+def keep_sysctls(root: Path, panic: int | None) -> bool:
+    """Have whoever applies sysctl.d set these until the host reboots, or for None no more; say whether that is new."""
+    content = None if panic is None else "".join(f"{line}\n" for line in sysctl_lines(panic))
+    return files.put(root / SYSCTL, content)
+
+
 def _paths(root: Path) -> dict[Path, str]:
     return {root / UNITS / TIMER: TIMER_TEXT, root / UNITS / SERVICE: SERVICE_TEXT, root / UNITS / PANIC: PANIC_TEXT}
 
@@ -108,9 +121,10 @@ def _wanted(root: Path) -> list[Path]:
 
 def arm(root: Path, uname: str, armed_in: str, seconds: int, panic: int) -> None:
     """Have the next boot of a kernel with the mark end by itself after some time, and on panic and oops."""
-    settings = "; ".join(f"echo {value} > /proc/sys/{name}" for name, value in sysctls(panic).items())
+    lines = "; ".join(f"echo {line}" for line in sysctl_lines(panic))
+    words = {"uname": uname, "mark": mark(armed_in), "seconds": seconds, "note": NOTE, "lines": lines, "sysctl": SYSCTL}
     for path, content in _paths(root).items():
-        text = content.format(uname=uname, mark=mark(armed_in), seconds=seconds, note=NOTE, settings=settings)
+        text = content.format_map(words)
         files.put(path, text)
     (root / NOTE).unlink(missing_ok=True)
     for link in _wanted(root):
