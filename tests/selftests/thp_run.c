@@ -31,6 +31,8 @@
 
 enum { PASS = 0, FAIL = 1, SKIP = 4, INTERRUPTED = 130 };
 
+const struct test *present_test;
+
 /* Shared with the test's processes: the first reason to fail or skip. */
 static char *reason;
 #define REASON_SIZE	256
@@ -237,11 +239,14 @@ static int run_one(const struct test *test, const sigset_t *waited,
 	if (kmsg >= 0)
 		lseek(kmsg, 0, SEEK_END);
 	*reason = '\0';
+	present_test = test;
 	cgroup_create();
 	if (test->swap)
 		swap_on();
 	if (test->disk)
 		disk_on();
+	if (test->before)
+		test->before();
 	fflush(stdout);
 	pid = fork();
 	if (pid < 0) {
@@ -253,6 +258,8 @@ static int run_one(const struct test *test, const sigset_t *waited,
 	setpgid(pid, pid);
 	verdict = reap(pid, waited, time_limit(test));
 	cgroup_remove();
+	if (test->after)
+		test->after();
 	if (test->swap)
 		swap_off();
 	if (test->disk)

@@ -660,6 +660,12 @@ void disk_off(void)
 	zram_remove(&disk);
 }
 
+/* NULL if there is none. */
+const char *disk_device(void)
+{
+	return disk.number < 0 ? NULL : disk.device;
+}
+
 /*
  * More page cache in the test's cgroup, used once and never again: what reclaim
  * drops first, and at no cost.

@@ -44,12 +44,21 @@ struct test {
 	unsigned int seconds;	/* 0: the default time limit */
 	bool swap;		/* needs a swap device of its own */
 	bool disk;		/* needs a disk to read page cache from */
+	/*
+	 * Outside of the test: what before() sets up, after() takes away, whatever
+	 * became of the test. The test itself finds out whether it is there.
+	 */
+	void (*before)(void);
+	void (*after)(void);
 };
 
 #define TEST(name_, run_, ...)						\
 	{ .name = name_, .run = run_, ##__VA_ARGS__ }
 #define TEST_WITH(name_, run_, arg_, ...)				\
 	{ .name = name_, .run_with = run_, .arg = arg_, ##__VA_ARGS__ }
+
+/* The one that runs. */
+extern const struct test *present_test;
 
 int run_tests(int argc, char **argv, const struct test *tests, int count);
 
@@ -123,6 +132,7 @@ bool swap_stop(void);
 void need_swap(void);
 void disk_on(void);
 void disk_off(void);
+const char *disk_device(void);
 void cache_fill(size_t size);
 
 void trace_on(const char *event, bool this_process);
