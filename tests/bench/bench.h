@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the benchmark programs (bench_*.c) share, on top of thp_util.h.
+ *
+ * A verdict is about whether a measurement is one. What was measured is in lines
+ * of their own, one figure each:
+ *
+ *	# TEST: NAME VALUE UNIT
+ *
+ * Units: s is elapsed time, ns is processor time; bytes, pages (of 4 KiB), thps
+ * and count. What was timed has two figures: WHAT_time in s, and WHAT_cpu in ns,
+ * the processor time of all processes and kernel threads of the machine.
+ *
+ * From the environment (the kernel passes on what it does not know of its command
+ * line):
+ *
+ * BENCH_MIB	size of what is worked on, in MiB; 64 unless told
+ * BENCH_ROUNDS	rounds of bench_fragment; 3 unless told
+ * BENCH_DISK	block device for the tests that swap to a disk. What is on it is
+ *		lost, so there is none unless told.
+ * BENCH_PERIOD	nanoseconds between two samples of bench_symbols
+ */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include "thp_util.h"
+
+long setting(const char *name, long otherwise);
+int bench_thps(void);
+
+/* --- figures --- */
+
+void figure(const char *name, double value, const char *unit);
+
+/* Time that a piece of work took, in seconds. */
+struct spent {
+	double time;
+	double cpu;		/* processor time of the whole machine */
+};
+
+struct spent clock_start(void);
+struct spent clock_stop(struct spent started);
+void figure_spent(const char *name, struct spent spent);
+double own_cpu_time(void);
+
+/* By how much a counter of /proc/vmstat rises. */
+struct rise {
+	const char *name, *counter, *unit;
+	long before;
+};
+
+#define RISE(name_, counter_, unit_)					\
+	{ .name = name_, .counter = counter_, .unit = unit_ }
+
+void rises_begin(struct rise *rises, size_t count);
+void rises_print(const struct rise *rises, size_t count);
+
+/* bench_symbols looks at what happens between on and off. */
+#define SAMPLERS	"BENCH_SAMPLERS"
+
+void sample(bool on);
+
+/* --- memory --- */
+
+/* Offset of the one byte of a page that is not zero. */
+#define FIRST		0
+#define LAST		((long)PAGE_SIZE - 1)
+#define ANYWHERE	(-1L)
+
+struct area area_scatter(int live_pages, long offset);
+
+/* --- swap --- */
+
+void disk_swap_on(void);
+void disk_swap_off(void);
+void need_any_swap(void);
+long swap_stored(void);
+void wait_written(void);
+void page_out(const struct area *area);
+
+/* The same test with swap on zram and on a disk. */
+#define TEST_SWAP(name_, run_, arg_)					\
+	TEST_WITH(name_ ".zram", run_, arg_, .swap = true),		\
+	TEST_WITH(name_ ".disk", run_, arg_, .before = disk_swap_on,	\
+		  .after = disk_swap_off)
+
+#endif

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The shrinker for underused huge pages, alone and as reclaim calls it.
+ *
+ * sparse_N		N of 512 pages are not zero: it is judged and split
+ * dense_N		too many are not zero for that: it is judged and stays
+ * dense_512_last	not zero in the last byte only: all of it is read
+ * dense_512_anywhere	not zero in one byte somewhere
+ * reclaim_N		as sparse_N, but without swap, by memory.reclaim of a quarter
+ *			of it: is that what it takes?
+ *
+ * In the dense ones, a page shows in its first bytes that it is not zero, as most
+ * data does. Figures: per_thp (times, for one huge page, less what a scan of
+ * nothing takes), given_back (thps), freed (pages). reclaim_N has reclaim (times,
+ * for all of it) instead of per_thp, because nothing may have been given back.
+ */
+#include <stdio.h>
+
+#include "bench.h"
+
+static long memory_pages(void)
+{
+	return cgroup_number("memory.current") / (long)PAGE_SIZE;
+}
+
+static struct spent scan(void)
+{
+	struct spent spent = clock_start();
+
+	queue_scan(DEFERRED_SCAN_ALL);
+	return clock_stop(spent);
+}
+
+static void need_shrinker(void)
+{
+	if (!knob_exists("shrink_underused"))
+		skip("no shrinker for underused huge pages");
+	set_threshold(MANY);
+}
+
+static void figure_given_back(const struct area *area, long memory)
+{
+	figure("given_back", area->thps - area_huge(area), "thps");
+	figure("freed", memory - memory_pages(), "pages");
+}
+
+static void judge(int live, long offset, bool sparse)
+{
+	struct spent none, spent;
+	struct area area;
+	long memory, want;
+
+	need_shrinker();
+	none = scan();
+	area = area_scatter(live, offset);
+	want = sparse ? 0 : area.thps;
+	memory = memory_pages();
+	expect_queued(area.thps);
+
+	spent = scan();
+	spent.time = (spent.time - none.time) / area.thps;
+	spent.cpu = (spent.cpu - none.cpu) / area.thps;
+	figure_spent("per_thp", spent);
+
+	figure_given_back(&area, memory);
+	expect(area_huge(&area) == want, "%ld huge pages are left, not %ld",
+	       area_huge(&area), want);
+	expect_queued(0);
+}
+
+static void sparse(long live)
+{
+	judge(live, ANYWHERE, true);
+}
+
+static void dense(long live)
+{
+	judge(live, FIRST, false);
+}
+
+static void dense_at(long offset)
+{
+	judge(THP_PAGES, offset, false);
+}
+
+static void reclaim(long live)
+{
+	struct spent spent;
+	struct area area;
+	char quarter[32];
+	long memory;
+
+	need_shrinker();
+	cgroup_set("memory.swap.max", "0");
+	area = area_scatter(live, ANYWHERE);
+	memory = memory_pages();
+	snprintf(quarter, sizeof(quarter), "%zu", area_size(&area) / 4);
+
+	spent = clock_start();
+	cgroup_write("memory.reclaim", quarter);
+	figure_spent("reclaim", clock_stop(spent));
+	figure_given_back(&area, memory);
+}
+
+static const struct test tests[] = {
+	TEST_WITH("sparse_1", sparse, 1),
+	TEST_WITH("sparse_40", sparse, 40),
+	TEST_WITH("sparse_102", sparse, 102),
+	TEST_WITH("dense_103", dense, 103),
+	TEST_WITH("dense_256", dense, 256),
+	TEST_WITH("dense_512", dense, THP_PAGES),
+	TEST_WITH("dense_512_last", dense_at, LAST),
+	TEST_WITH("dense_512_anywhere", dense_at, ANYWHERE),
+	TEST_WITH("reclaim_40", reclaim, 40),
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests));
+}
