@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Huge pages without a zero page in them are paged out in one piece. What does it
+ * take to have them back, and do they come back as huge pages?
+ *
+ * swapin_sequential.*	every 4K page is read once, one after the other
+ * swapin_random.*	every 4K page is read once, in an order without order
+ * swapin_few.*		a page in 16 is read: what is brought in that nobody wants?
+ *
+ * Figures: pageout and touch (times), faults (count), read (pages that were read
+ * from swap), huge (thps mapped in the end), rss (pages in the end).
+ */
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "bench.h"
+
+#define SEED		1
+#define TRIES		10
+/* Pages of the program itself come back from swap and stay in its cache. */
+#define OWN_CACHED	(64 * (long)PAGE_SIZE)
+
+enum order { SEQUENTIAL, RANDOM, FEW };
+
+static long faults(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_minflt + usage.ru_majflt;
+}
+
+/* What is still in the swap cache would be mapped again and not read. */
+static void empty_swap_cache(void)
+{
+	int tries;
+
+	wait_written();
+	for (tries = 0; tries < TRIES; tries++) {
+		if (cgroup_event("memory.stat", "swapcached") <= OWN_CACHED)
+			return;
+		cgroup_write("memory.reclaim", "64M");
+	}
+	fail("the swap cache does not get empty");
+}
+
+/* The pages in the order in which they are to be read. */
+static int *page_order(int pages, bool random)
+{
+	int *order = calloc(pages, sizeof(*order));
+	unsigned int seed = SEED;
+	int i, other, page;
+
+	expect(order, "no memory");
+	for (i = 0; i < pages; i++)
+		order[i] = i;
+	for (i = pages - 1; random && i > 0; i--) {
+		other = rand_r(&seed) % (i + 1);
+		page = order[i];
+		order[i] = order[other];
+		order[other] = page;
+	}
+	return order;
+}
+
+static void read_pages(const struct area *area, const int *order, int count)
+{
+	int i;
+
+	for (i = 0; i < count; i++)
+		*(volatile char *)area_page(area, order[i]);
+}
+
+static struct rise rises[] = {
+	RISE("read", "pswpin", "pages"),
+};
+
+static void swapin(long how)
+{
+	struct spent spent;
+	struct area area;
+	long before;
+	int *order;
+	int pages;
+
+	need_any_swap();
+	set_threshold(MANY);
+	area = area_scatter(THP_PAGES, FIRST);
+	pages = area.thps * THP_PAGES;
+	order = page_order(pages, how != SEQUENTIAL);
+	spent = clock_start();
+	page_out(&area);
+	figure_spent("pageout", clock_stop(spent));
+	empty_swap_cache();
+	expect(!area_rss_pages(&area), "%ld pages were not paged out",
+	       area_rss_pages(&area));
+
+	rises_begin(rises, ARRAY_SIZE(rises));
+	before = faults();
+	spent = clock_start();
+	read_pages(&area, order, how == FEW ? pages / 16 : pages);
+	spent = clock_stop(spent);
+	before = faults() - before;
+
+	figure_spent("touch", spent);
+	figure("faults", before, "count");
+	rises_print(rises, ARRAY_SIZE(rises));
+	figure("huge", area_huge(&area), "thps");
+	figure("rss", area_rss_pages(&area), "pages");
+}
+
+static const struct test tests[] = {
+	TEST_SWAP("swapin_sequential", swapin, SEQUENTIAL),
+	TEST_SWAP("swapin_random", swapin, RANDOM),
+	TEST_SWAP("swapin_few", swapin, FEW),
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests));
+}
