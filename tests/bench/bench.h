@@ -18,7 +18,6 @@
  * BENCH_ROUNDS	rounds of bench_fragment; 3 unless told
  * BENCH_DISK	block device for the tests that swap to a disk. What is on it is
  *		lost, so there is none unless told.
- * BENCH_PERIOD	nanoseconds between two samples of bench_symbols
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -83,5 +82,15 @@ void page_out(const struct area *area);
 	TEST_WITH(name_ ".zram", run_, arg_, .swap = true),		\
 	TEST_WITH(name_ ".disk", run_, arg_, .before = disk_swap_on,	\
 		  .after = disk_swap_off)
+
+/* --- fragment.c: rounds of work that leave memory in fragments --- */
+
+#define FRAGMENT_STEPS	5
+
+void fragment_mount(void);
+void fragment_unmount(void);
+void fragment_begin(void);
+void fragment_step(int step);
+void fragment_end_round(void);
 
 #endif
