@@ -1,0 +1,158 @@
+"""Measure how fast zero pages are recognised, natively: no virtual machine, no kernel that runs.
+
+The function the shrinker calls is taken from the kernel's source, with all it needs, and so is memchr_inv(). Both are
+compiled for user space, with the options that decide what the kernel's compiler may do. zero_check.c says what they
+are compared with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scripts import lock, series
+from scripts.console import BUILD, UserError, main, run_logged, say
+
+HERE = Path(__file__).resolve().parent
+OUT = BUILD / "bench"
+RESULTS = OUT / "zero_check.json"
+# Around the extracted functions: what they find in the kernel.
+SHIM = HERE / "zero_check_kernel.c"
+EXTRACTED = "zero_check_extracted.h"
+WANTED = ("page_zero_filled", "memchr_inv")
+# Where they are, and what they call. The first file that has a name is the one that counts.
+SOURCES = ("mm/huge_memory.c", "mm/util.c", "lib/string.c", "include/linux/mm.h")
+# No vector registers, no C library.
+KERNEL_OPTIONS = (
+    *("-O2", "-std=gnu11", "-fno-strict-aliasing", "-fno-strict-overflow", "-mno-mmx", "-mno-sse", "-mno-sse2"),
+    *("-mno-avx", "-mno-red-zone", "-fno-stack-protector", "-Werror=implicit", "-Dmemcmp=kernel_memcmp"),
+)
+# As fast as this machine reads.
+NATIVE_OPTIONS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-funroll-loops")
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+CALL = re.compile(r"\b([a-zA-Z_]\w*)\s*\(")
+CONSTANT = re.compile(r"\b[A-Z_][A-Z0-9_]+\b")
+DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
+RATE = re.compile(r"^rate (\w+) (\d+) ([\d.]+)$", re.MULTILINE)
+SIZES = {4: "first cache", 2048: "last cache", 262144: "memory"}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """GB of zeros per second; of all rounds."""
+
+    median: float
+    least: float
+    most: float
+
+
+# Checks by the KiB that they go through again and again.
+Rates = dict[int, dict[str, Rate]]
+
+
+# The functions
+
+
+def definition(name: str, text: str) -> str:
+    """Return the definition of a function or a macro in C that has no comments, or an empty string."""
+    macro = rf"^#define[ \t]+{name}\b(?:[^\n]*\\\n)*[^\n]*\n"
+    function = rf"^[a-zA-Z_][^;{{}}()#]*\b{name}\([^;{{}}]*\)\n\{{\n.*?^\}}\n"
+    found = re.search(f"{macro}|{function}", text, re.MULTILINE | re.DOTALL)
+    return found[0] if found else ""
+
+
+def extract(wanted: Iterable[str], texts: Sequence[str], known: Iterable[str]) -> str:
+    """Return the definitions of what is wanted, each after those it needs. What is known is taken for granted."""
+    plain = [COMMENT.sub("", text) for text in texts]
+    done: dict[str, str] = dict.fromkeys(known, "")
+    order: list[str] = []
+
+    def take(name: str) -> bool:
+        if name not in done:
+            done[name] = found = next(filter(None, (definition(name, text) for text in plain)), "")
+            for needed in (*CALL.findall(found), *CONSTANT.findall(found)):
+                take(needed)
+            order.append(found)
+        return bool(done[name])
+
+    for name in wanted:
+        if not take(name):
+            raise UserError(f"the kernel's source has no {name}()", "say in zero_check.py what it is called now")
+    return "\n".join(filter(None, order))
+
+
+def extracted(source: Path) -> str:
+    missing = [name for name in SOURCES if not (source / name).is_file()]
+    if missing:
+        raise UserError(f"there is no {missing[0]} in {source}", "run `make tree`, or name a kernel's source")
+    return extract(WANTED, [(source / name).read_text() for name in SOURCES], DEFINED.findall(SHIM.read_text()))
+
+
+# The program
+
+
+def build(source: Path, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / EXTRACTED).write_text(extracted(source))
+    program, kernel = folder / "zero_check", folder / "zero_check_kernel.o"
+    for what, options in (
+        (kernel, ("-c", *KERNEL_OPTIONS, f"-I{folder}", str(SHIM))),
+        (program, (*NATIVE_OPTIONS, "-Wall", "-Wextra", "-Werror", str(HERE / "zero_check.c"), str(kernel))),
+    ):
+        todo = "read the log; if the source needs more of the kernel, add it to zero_check_kernel.c"
+        run_logged(["gcc", *options, "-o", str(what)], BUILD / "logs" / "zero-check.log", what.name, todo)
+    return program
+
+
+def read_rates(text: str) -> Rates:
+    each: dict[int, dict[str, list[float]]] = {}
+    for check, kib, rate in RATE.findall(text):
+        each.setdefault(int(kib), {}).setdefault(check, []).append(float(rate))
+    return {
+        kib: {check: Rate(statistics.median(rates), min(rates), max(rates)) for check, rates in checks.items()}
+        for kib, checks in each.items()
+    }
+
+
+def measure(source: Path, folder: Path = OUT) -> Rates:
+    program = build(source, folder)
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"zero_check measured nothing: {done.stderr.strip()}", f"run {program} by itself")
+    return read_rates(done.stdout)
+
+
+def table(rates: Mapping[int, Mapping[str, Rate]]) -> str:
+    checks = list(next(iter(rates.values())))
+    lines = [f"{'GB/s':22}" + "".join(f"{check:>26}" for check in checks)]
+    for kib, found in rates.items():
+        cells = (f"{rate.median:.1f} ({rate.least:.1f} to {rate.most:.1f})" for rate in found.values())
+        lines.append(f"{f'{kib} KiB, {SIZES[kib]}':22}" + "".join(f"{cell:>26}" for cell in cells))
+    return "\n".join(lines)
+
+
+def write(rates: Rates, path: Path = RESULTS) -> None:
+    found = {kib: {check: asdict(rate) for check, rate in checks.items()} for kib, checks in rates.items()}
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(found, indent=2) + "\n")
+    part.replace(path)
+
+
+def command() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--source", type=Path, help="a kernel's source; by default that of `make tree`")
+    source = parser.parse_args().source or series.place(lock.used())[1].folder
+    rates = measure(source)
+    write(rates)
+    print(table(rates), flush=True)
+    say(f"zero_check: done; {RESULTS}")
+
+
+if __name__ == "__main__":
+    main(command)
