@@ -14,7 +14,7 @@
  * From the environment (the kernel passes on what it does not know of its command
  * line):
  *
- * BENCH_MIB	size of what is worked on, in MiB; 64 unless told
+ * BENCH_MIB	size of what is worked on, in MiB; 64 unless told. Swap has 256.
  * BENCH_ROUNDS	rounds of bench_fragment; 3 unless told
  * BENCH_DISK	block device for the tests that swap to a disk. What is on it is
  *		lost, so there is none unless told.
