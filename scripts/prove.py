@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import time
@@ -17,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scripts import check_headers, kconfig, lock, quickboot, series
+from scripts import check_headers, lock, quickboot, series
 from scripts.console import BUILD, ROOT, UserError, main, run_logged, say, step
+from scripts.quickbuild import Place
 
 WORK = BUILD / "prove"
 SOURCE = WORK / "src"
@@ -27,7 +27,7 @@ TESTS = WORK / "tests"
 RESULTS = WORK / "results.json"
 CONFIG = ROOT / "tests" / "prove" / "kernel.config"
 SELFTESTS = ROOT / "tests" / "selftests"
-IMAGE = Path("arch/x86/boot/bzImage")
+PLACE = Place(SOURCE, KERNEL, BUILD / "logs" / "prove-build.log")
 # They want the machine for themselves.
 ALONE = "thp_memcg_v1"
 # More than any test takes in emulation.
@@ -93,34 +93,19 @@ def take_away(tree: series.Tree, claim: Claim) -> str:
 # What is built
 
 
-def make(goals: Sequence[str], what: str, *more: str) -> None:
-    cc = ["CC=ccache gcc"] if shutil.which("ccache") else []
-    command = ["make", "-s", "-C", str(SOURCE), f"O={KERNEL}", f"-j{os.cpu_count()}", *cc, *more, *goals]
-    run_logged(command, BUILD / "logs" / "prove-build.log", what, "mend what the log says")
-
-
-def configure(config: Path) -> None:
-    """Make the configuration; stop if Kconfig grants less than is asked for."""
-    KERNEL.mkdir(parents=True, exist_ok=True)
-    make(["allnoconfig"], "configuration", f"KCONFIG_ALLCONFIG={config}")
-    have = kconfig.parse((KERNEL / ".config").read_text())
-    for option, value in kconfig.parse(config.read_text()).items():
-        if have.get(option, "n") != value:
-            raise UserError(f"{config} asks for {option}={value}, Kconfig does not grant it", "mend that file")
-
-
-def build_image(name: str, config: Path = CONFIG, *more: str) -> Path:
-    """Build the kernel from what is in the source now; only what has changed is compiled. `more` is given to make."""
-    configure(config)
-    make(["bzImage"], f"kernel {name}", *more)
+def build_image(name: str) -> Path:
+    """Build the kernel from what is in the source now; stop if Kconfig grants less than is asked for."""
+    refused = PLACE.configure(CONFIG)
+    if refused:
+        raise UserError(f"{CONFIG} asks for {refused[0]}, Kconfig does not grant it", "mend that file")
     image = WORK / f"bzImage-{name}"
-    shutil.copyfile(KERNEL / IMAGE, image)
+    shutil.copyfile(PLACE.image(name), image)
     return image
 
 
 def build_tests() -> dict[str, str]:
     """Build the selftests; return the program of each test."""
-    make(["headers"], "kernel headers")
+    PLACE.make(["headers"], "kernel headers")
     inside = SOURCE / "tools" / "testing" / "selftests" / "thp"
     shutil.rmtree(inside, ignore_errors=True)
     shutil.copytree(SELFTESTS, inside)

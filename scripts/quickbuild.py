@@ -1,0 +1,47 @@
+"""Build a small kernel from a configuration on top of allnoconfig, for the quick bench."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts import kconfig
+from scripts.console import run_logged
+
+IMAGE = Path("arch/x86/boot/bzImage")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where kernels are built one after the other, so that little is compiled for each."""
+
+    source: Path
+    objects: Path
+    log: Path
+
+    def make(self, goals: Sequence[str], what: str, *more: str) -> None:
+        cc = ["CC=ccache gcc"] if shutil.which("ccache") else []
+        command = ["make", "-s", "-C", str(self.source), f"O={self.objects}", f"-j{os.cpu_count()}", *cc, *more, *goals]
+        run_logged(command, self.log, what, "mend what the log says")
+
+    def configure(self, config: Path) -> list[str]:
+        """Make the configuration; return what was asked for and Kconfig does not grant."""
+        self.objects.mkdir(parents=True, exist_ok=True)
+        self.make(["allnoconfig"], "configuration", f"KCONFIG_ALLCONFIG={config}")
+        return refused(kconfig.parse(config.read_text()), self.configuration())
+
+    def configuration(self) -> dict[str, str]:
+        return kconfig.parse((self.objects / ".config").read_text())
+
+    def image(self, name: str, *more: str) -> Path:
+        """Build the kernel from what is in the source now. `more` is given to make."""
+        self.make(["bzImage"], f"kernel {name}", *more)
+        return self.objects / IMAGE
+
+
+def refused(wanted: dict[str, str], have: dict[str, str]) -> list[str]:
+    """Return the wishes that a configuration does not grant; an option that is not there is not set."""
+    return [f"{option}={value}" for option, value in wanted.items() if have.get(option, "n") != value]
