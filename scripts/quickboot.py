@@ -28,14 +28,18 @@ PROGRAM = re.compile(r"^### (\S+)$")
 
 @dataclass(frozen=True)
 class Machine:
-    """What a kernel finds; `accel` are qemu's options, instead of those for the best accelerator at hand."""
+    """What a kernel finds; `accel` are qemu's options, instead of those for the best accelerator at hand.
+
+    The kernel passes words of `kernel_line` like NAME=VALUE that it does not know on, as the programs' environment.
+    """
 
     cpus: int = 2
     kernel_line: str = "numa=fake=2"
     accel: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
 
     def command(self) -> list[str]:
-        qemu = [QEMU, *(self.accel or accelerator()), "-m", "2048", "-smp", str(self.cpus), *DEVICES]
+        qemu = [QEMU, *(self.accel or accelerator()), "-m", "2048", "-smp", str(self.cpus), *DEVICES, *self.devices]
         return [*qemu, "-append", f"{KERNEL_LINE} {self.kernel_line}"]
 
 
