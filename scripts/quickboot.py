@@ -37,9 +37,11 @@ class Machine:
     kernel_line: str = "numa=fake=2"
     accel: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    memory_mib: int = 2048
 
     def command(self) -> list[str]:
-        qemu = [QEMU, *(self.accel or accelerator()), "-m", "2048", "-smp", str(self.cpus), *DEVICES, *self.devices]
+        size = ("-m", str(self.memory_mib), "-smp", str(self.cpus))
+        qemu = [QEMU, *(self.accel or accelerator()), *size, *DEVICES, *self.devices]
         return [*qemu, "-append", f"{KERNEL_LINE} {self.kernel_line}"]
 
 
@@ -103,12 +105,15 @@ def outputs(console: Path) -> dict[str, list[str]]:
 
 
 def read_console(console: Path, todo: Mapping[str, Sequence[str]]) -> dict[str, Verdict]:
-    """Return what each test said; a test that was to run and said nothing is lost."""
+    """Return what each test said; a test that was to run and said nothing is lost.
+
+    A program may have words of its own, before those that name tests.
+    """
     printed = outputs(console)
     why = fatal("\n".join(console_lines(console))) or "the kernel hung or the program died"
     found = {}
     for name, tests in todo.items():
-        said = {test.name: test for test in ktap.parse(printed.get(name, [])).leaves()}
+        said = {test.name: test for test in ktap.parse(printed.get(name.partition(" ")[0], [])).leaves()}
         for test in tests:
             found[test] = Verdict(said[test].verdict, said[test].reason) if test in said else Verdict("lost", why)
     return found

@@ -9,7 +9,6 @@ that, in instructions of one process (qemu's -icount, where the guest's nanoseco
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import re
 import statistics
@@ -17,31 +16,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scripts import kconfig, lock, prove, quickboot, series
-from scripts.console import BUILD, ROOT, UserError, main, run_logged, say, step
+from scripts import quickboot
+from scripts.console import UserError, main, say, step
 from scripts.quickboot import Machine, Verdict
+from tests.bench import binaries, kernels
+from tests.bench.guest import COUNTING, RUNNING
+from tests.bench.kernels import OUT, STOCK, THP
 
-HERE = Path(__file__).resolve().parent
-OUT = BUILD / "bench"
 RESULTS = OUT / "contention.json"
-CONFIG = HERE / "kernel.config"
 PROGRAM = "thp_faults"
-SELFTESTS = ROOT / "tests" / "selftests"
-STOCK, THP = "stock", "thp"
-# One node: both kernels have one lock for the cgroup then. Huge pages are cleared by plain stores, because emulation
-# takes string instructions element by element, and nothing but clearing would be seen.
-KERNEL_LINE = "clearcpuid=erms,rep_good"
-# qemu chains no translated block that lies on two pages of code, which costs some 30 ns each time it runs. Where a
-# function lies is chance, and in one of the kernels the loop over the tail pages of a freed huge page fell on two
-# pages: 16 us for each huge page. Functions of that file therefore begin a page.
-PLACEMENT = "CFLAGS_page_alloc.o=-falign-functions=4096"
-RUNNING = Machine(cpus=2, kernel_line=KERNEL_LINE)
-# The clock's frequency is told: it would be measured, less exactly than is needed to see a hundred instructions.
-COUNTING = Machine(
-    cpus=1,
-    kernel_line=f"{KERNEL_LINE} tsc_early_khz=1000000",
-    accel=("-accel", "tcg,thread=single,tb-size=512", "-cpu", "max", "-icount", "shift=0,sleep=off"),
-)
 # Without anybody else, the two tests count the same: how far they differ is how exact it is.
 COUNTED = ("faults.1", "unmaps.1")
 # More than any test takes in emulation.
@@ -71,42 +54,6 @@ class Ratio:
 
 Samples = dict[str, Sample]
 Round = dict[str, Samples]
-
-
-# What is built
-
-
-def configuration() -> Path:
-    """Write the configuration both kernels are built from."""
-    options = {**kconfig.parse(prove.CONFIG.read_text()), **kconfig.parse(CONFIG.read_text())}
-    path = OUT / "kernel.config"
-    path.write_text("".join(f"{option}={value}\n" for option, value in options.items()))
-    return path
-
-
-def build_kernel(tree: series.Tree, name: str, commit: str, config: Path) -> Path:
-    """Return the kernel of a commit, which is built unless that has been done."""
-    # HEAD would be that of the worktree itself.
-    commit = tree.git("rev-parse", commit)
-    source = tree.git("rev-parse", f"{commit}^{{tree}}")
-    key = hashlib.sha256(f"{source}{config.read_text()}{PLACEMENT}".encode()).hexdigest()[:16]
-    image = OUT / f"{name}-{key}"
-    if not image.exists():
-        for old in OUT.glob(f"{name}-*"):
-            old.unlink()
-        with step(f"build the {name} kernel"):
-            tree.worktree(prove.SOURCE, commit)
-            prove.build_image(f"bench-{name}", config, PLACEMENT).replace(image)
-    return image
-
-
-def build_program() -> Path:
-    program = OUT / PROGRAM
-    shared = [SELFTESTS / f"{name}.c" for name in ("thp_run", "thp_sysfs", "thp_memory")]
-    command = ["gcc", "-static", "-O2", "-g", "-pthread", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-I", str(SELFTESTS)]
-    command += ["-o", str(program), str(HERE / f"{PROGRAM}.c"), *map(str, shared)]
-    run_logged(command, BUILD / "logs" / "bench-program.log", PROGRAM, "read the log; `make deps` installs a compiler")
-    return program
 
 
 # What is measured
@@ -188,15 +135,8 @@ def command() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=at_least_one, default=ROUNDS, help=f"boots of each kernel; default {ROUNDS}")
     number = parser.parse_args().rounds
-    source = lock.used()
-    _, tree = series.place(source)
-    if not tree.exists:
-        raise UserError(f"there is no tree at {tree.folder}", "run `make tree`")
-    OUT.mkdir(parents=True, exist_ok=True)
-    config = configuration()
-    images = {name: build_kernel(tree, name, commit, config) for name, commit in ((STOCK, "base"), (THP, "HEAD"))}
-    program = build_program()
-    base, tests = quickboot.base_archive([program], OUT), prove.listed(program)
+    images = {name: kernels.build(name).image for name in (STOCK, THP)}
+    (base, _), tests = binaries.archive(PROGRAM), binaries.listed(PROGRAM)
     rounds: list[Round] = []
     for index in range(number):
         # Turn about, so that a machine that becomes slower or faster favours neither.
@@ -208,7 +148,7 @@ def command() -> None:
         with step(f"count instructions, {name}"):
             counted[name] = measure(images[name], base, COUNTED, OUT / "boot" / f"{name}-count", COUNTING)
     ratios = {test: ratio(test, rounds) for test in tests}
-    write(source.version, rounds, ratios, counted)
+    write(kernels.find(STOCK).version, rounds, ratios, counted)
     print(f"{table(ratios, rounds)}\n\n{path_table(counted)}")
     say(f"contention: done; {RESULTS}")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts import kconfig, prove, quickboot
+from scripts import quickboot
 from scripts.console import UserError
 from scripts.quickboot import Verdict
-from tests.bench import contention
+from tests.bench import binaries, contention
 from tests.bench.contention import STOCK, THP, Round, Sample
 
 LINE = "# faults.2: 640 huge pages, 631.5 /s, fault 3000.5 ns, unmap 120.0 ns"
@@ -61,22 +61,8 @@ def test_a_measurement_is_returned(tmp_path: Path) -> None:
     assert contention.accepted({"faults.2": Verdict("pass", "")}, console(tmp_path, LINE)) == {"faults.2": SAMPLE}
 
 
-def test_the_configuration_is_that_of_the_proofs_without_checks(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(contention, "OUT", tmp_path)
-    made = kconfig.parse(contention.configuration().read_text())
-    before = kconfig.parse(prove.CONFIG.read_text())
-    changed = {option for option in made if made[option] != before.get(option)}
-    assert changed == kconfig.parse(contention.CONFIG.read_text()).keys()
-    assert made["CONFIG_DEBUG_VM"] == made["CONFIG_DEBUG_LIST"] == "n"
-
-
-def test_the_program_compiles_and_has_the_tests_that_are_counted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(contention, "OUT", tmp_path)
-    tests = prove.listed(contention.build_program())
+def test_the_program_has_the_tests_that_are_counted() -> None:
+    tests = binaries.listed(contention.PROGRAM)
     assert set(contention.COUNTED) < set(tests)
     assert {test.partition(".")[2] for test in tests} == {"1", "2", "4"}
 

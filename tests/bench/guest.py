@@ -1,0 +1,107 @@
+"""Boot a kernel for one case on the quick bench, and read the figures that its program prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from scripts import quickboot
+from scripts.quickboot import Machine, Verdict
+from tests.bench import binaries
+from tests.bench.cases import COUNT, ROOT, SWAP, WALL, Case
+from tests.bench.kernels import OUT, Kernel
+from tests.bench.results import Boot, Figure, Figures
+from tests.lab.image import sparse
+
+# One node: all kernels have one lock for a cgroup's queue then. Huge pages are cleared by plain stores, because
+# emulation takes string instructions element by element, and nothing but clearing would be seen.
+KERNEL_LINE = "clearcpuid=erms,rep_good"
+RUNNING = Machine(cpus=2, kernel_line=KERNEL_LINE)
+# A nanosecond of this machine is an instruction. The clock's frequency is told: it would be measured, less exactly than
+# is needed to see a hundred instructions.
+COUNTING = Machine(
+    cpus=1,
+    kernel_line=f"{KERNEL_LINE} tsc_early_khz=1000000",
+    accel=("-accel", "tcg,thread=single,tb-size=512", "-cpu", "max", "-icount", "shift=0,sleep=off"),
+)
+MACHINES = {WALL: RUNNING, COUNT: COUNTING}
+DEVICE = "/dev/vda"
+SWAP_MIB = 512
+# A case may take this many times as long as expected, and no less than a minute.
+PATIENCE, LEAST = 5.0, 60.0
+FIGURE = re.compile(r"^# (\S+): (\S+) (-?\d+(?:\.\d+)?) (ns|s|bytes|pages|thps|count|share)$")
+# Starts another program, and says where the kernel was meanwhile.
+SAMPLER = "bench_symbols"
+SAMPLES = re.compile(r"^# symbol (\S+) (\d+)$")
+
+
+def read_figures(lines: Iterable[str]) -> Figures:
+    found: Figures = {}
+    for match in filter(None, map(FIGURE.match, lines)):
+        found.setdefault(match[1], {})[match[2]] = Figure(float(match[3]), match[4])
+    return found
+
+
+def read_samples(lines: Iterable[str]) -> dict[str, Figure]:
+    """Return how often a function of the kernel was found at work, by its name."""
+    return {match[1]: Figure(float(match[2]), "samples") for match in filter(None, map(SAMPLES.match, lines))}
+
+
+def machine_of(case: Case, folder: Path, root: Path | None = None) -> Machine:
+    """Return what the case runs on; `root` is the disk with the distribution."""
+    machine = MACHINES[case.machine]
+    words = [machine.kernel_line, *(f"{name}={value}" for name, value in case.variables)]
+    devices: tuple[str, ...] = ()
+    if case.disk:
+        disk, mode = (root, "readonly=on") if case.disk == ROOT else (folder / "swap.img", "cache=unsafe")
+        devices = ("-drive", f"if=none,id=disk,format=raw,{mode},file={disk}", "-device", "virtio-blk-pci,drive=disk")
+        words.append(f"BENCH_DISK={DEVICE}")
+    return dataclasses.replace(machine, kernel_line=" ".join(words), devices=devices, memory_mib=case.memory_mib)
+
+
+class Guest:
+    """One case, with what all its boots share."""
+
+    def __init__(self, case: Case, root: Path | None = None) -> None:
+        self.case = case
+        self.root = root
+        self.base, self.mark = binaries.archive(case.binary)
+
+    def key(self, kernel: Kernel) -> str:
+        """Name what is measured: the kernel, the program, and the machine, wherever its files are."""
+        machine = machine_of(self.case, Path(), Path(self.root.name) if self.root else None)
+        parts = (kernel.key, self.mark, *machine.command(), self.case.program, *self.case.tests)
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    def boot(self, kernel: Kernel, label: str) -> Boot:
+        """Measure all tests once. The console stays in a directory named after the label, the case and the kernel."""
+        folder = OUT / "boot" / self.case.name / label / kernel.name
+        folder.mkdir(parents=True, exist_ok=True)
+        machine = machine_of(self.case, folder, self.root)
+        if self.case.disk == SWAP:
+            sparse(folder / "swap.img", SWAP_MIB)
+        began = time.monotonic()
+        limit = max(LEAST, PATIENCE * self.case.seconds)
+        verdicts = quickboot.run(kernel.image, self.base, {self.case.program: self.case.tests}, folder, limit, machine)
+        seconds = time.monotonic() - began
+        for name in ("swap.img", "initrd.gz"):
+            (folder / name).unlink(missing_ok=True)
+        printed = quickboot.outputs(folder / quickboot.CONSOLE).get(self.case.binary, [])
+        figures = read_figures(printed)
+        if self.case.binary == SAMPLER:
+            figures = {test: read_samples(printed) for test in self.case.tests}
+        return accepted(self.key(kernel), seconds, verdicts, figures)
+
+
+def accepted(key: str, seconds: float, verdicts: Mapping[str, Verdict], figures: Figures) -> Boot:
+    """Return what was measured: figures of tests that passed, and no pass without figures."""
+    said = {test: (verdict.verdict, verdict.reason) for test, verdict in verdicts.items()}
+    passed = {test: figures[test] for test in said if said[test][0] == "pass" and test in figures}
+    for test in said:
+        if said[test][0] == "pass" and test not in passed:
+            said[test] = ("fail", "it printed no figures")
+    return Boot(key, seconds, said, passed)
