@@ -1,0 +1,122 @@
+"""Plots of a case for the report's page: a row of panels for each figure, a bar for each kernel, its spread on top."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Colours that can be told apart by everybody, also in grey.
+COLOURS = {"stock": "#9aa0a6", "thp": "#1769aa", "upstream": "#e08e0b"}
+OTHERS = ("#1769aa", "#9aa0a6", "#e08e0b", "#5f3dc4", "#2b8a3e")
+# Beyond this, small bars would not be seen beside large ones.
+SPREAD_OF_A_PLAIN_AXIS = 30
+ROW_HEIGHT, WIDTH = 2.3, 11.0
+SETTINGS = {
+    "svg.fonttype": "none",
+    # Names inside the picture that are the same each time.
+    "svg.hashsalt": "kernel-thp",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+Rows = Sequence[dict[str, Any]]
+
+
+def kind(test: str) -> str:
+    """Return what a test's name has after its last dot: the device it swaps to, or the mode it runs in."""
+    return test.rpartition(".")[2] if "." in test else ""
+
+
+def bare(test: str) -> str:
+    return test.rpartition(".")[0] or test
+
+
+def figure_of(case: dict[str, Any]) -> Figure | None:
+    """Return the picture of a case; there is none if nothing was measured."""
+    rows = [row for row in case["rows"] if row["first"] and any(row["spread"].values())]
+    names = [name for name in case["figures"] if any(row["figure"] == name for row in rows)]
+    kinds = list(dict.fromkeys(kind(row["test"]) for row in rows))
+    if not names:
+        return None
+    with matplotlib.rc_context(SETTINGS):
+        picture = Figure(figsize=(WIDTH, ROW_HEIGHT * len(names) + 0.5), layout="constrained")
+        grid = picture.subplots(len(names), len(kinds), squeeze=False, sharey="row")
+        for line, name in zip(grid, names):
+            for panel, one in zip(line, kinds):
+                own = [row for row in rows if row["figure"] == name and kind(row["test"]) == one]
+                draw(panel, own, case["kernels"])
+                panel.set_title(f"{name}, {one}" if one else name, loc="left", fontsize=9)
+            line[0].set_ylabel(next(row["unit"] for row in rows if row["figure"] == name))
+        handles, labels = grid[0][0].get_legend_handles_labels()
+        picture.legend(handles, labels, loc="outside upper right", ncols=len(labels), frameon=False)
+    return picture
+
+
+def colour(kernel: str, number: int) -> str:
+    return COLOURS.get(kernel, OTHERS[number % len(OTHERS)])
+
+
+def draw(panel: Axes, rows: Rows, kernels: Sequence[str]) -> None:
+    """Draw a group of bars for each test. What was not measured has none."""
+    width = 0.8 / len(kernels)
+    for number, kernel in enumerate(kernels):
+        found = [(place, row["spread"].get(kernel)) for place, row in enumerate(rows)]
+        present = [(place, spread) for place, spread in found if spread]
+        at = [place + (number - (len(kernels) - 1) / 2) * width for place, _ in present]
+        heights = [spread["median"] for _, spread in present]
+        below = [spread["median"] - spread["least"] for _, spread in present]
+        above = [spread["most"] - spread["median"] for _, spread in present]
+        panel.bar(at, heights, width, color=colour(kernel, number), label=kernel)
+        panel.errorbar(at, heights, [below, above], fmt="none", ecolor="#202124", elinewidth=0.8, capsize=1.5)
+    panel.set_xticks(range(len(rows)), [bare(row["test"]) for row in rows])
+    panel.tick_params(axis="x", labelrotation=30 if len(rows) > 4 else 0, labelsize=8)
+    for label in panel.get_xticklabels():
+        label.set_horizontalalignment("right" if len(rows) > 4 else "center")
+    medians = [spread["median"] for row in rows for spread in row["spread"].values() if spread]
+    above_zero = [median for median in medians if median > 0]
+    if above_zero and max(above_zero) > SPREAD_OF_A_PLAIN_AXIS * min(above_zero):
+        # With room for what is zero.
+        panel.set_yscale("symlog" if min(medians) <= 0 else "log")
+    panel.grid(axis="y", color="#00000018")
+    panel.set_axisbelow(True)
+
+
+def goals_figure(goals: Rows) -> Figure | None:
+    """Return the picture of all goals that are ratios: what was found, on a scale on which the goal is at one."""
+    known = [goal for goal in goals if goal["over"] and goal["most"] and goal["found"]]
+    if not known:
+        return None
+    with matplotlib.rc_context(SETTINGS):
+        picture = Figure(figsize=(WIDTH, 0.3 * len(known) + 0.9), layout="constrained")
+        panel = picture.subplots()
+        for place, goal in enumerate(known):
+            least, median, most = (goal["found"][name] / goal["most"] for name in ("least", "median", "most"))
+            shade = COLOURS["thp"] if goal["verdict"] == "met" else COLOURS["upstream"]
+            panel.plot([least, most], [place, place], color=shade, linewidth=2)
+            panel.plot([median], [place], "o", color=shade)
+        panel.axvline(1, color="#202124", linewidth=1)
+        panel.set_xscale("log")
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.set_yticks(range(len(known)), [f"{goal['text']}: {goal['wish']}" for goal in known])
+        panel.invert_yaxis()
+        panel.set_xlabel("found, as a part of what is wanted at most")
+        panel.grid(axis="x", color="#00000018")
+    return picture
+
+
+def svg(picture: Figure | None) -> str:
+    """Return a picture as a part of a page; what it would take from elsewhere is left out."""
+    if picture is None:
+        return ""
+    out = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with matplotlib.rc_context(SETTINGS):
+        picture.savefig(out, format="svg", metadata=nothing)
+    text = out.getvalue()
+    return text[text.index("<svg") :]
