@@ -14,7 +14,7 @@ export PYTEST_ADDOPTS := -o cache_dir=build/cache/pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static collection package kernel tuned tools fleet fleet-full fleet-scale molecule releases series-check prove check clean
+.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static collection package kernel tuned tools fleet fleet-full fleet-scale molecule releases series-check prove bench bench-check check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,6 +103,15 @@ series-check: deps tree ## compile every prefix of the series for each variant: 
 
 prove: deps tree ## show that the selftests a patch names fail without it (PATCH=8: for that one)
 	@$(PYTHON) -m scripts.prove $(PATCH)
+
+# ONLY=CASE or ONLY=CASE:TEST measures that alone, ANEW=1 what was measured before, ROUNDS=9 that often; PLAN=1 says what would run.
+BENCH = $(if $(QUICK),--quick) $(if $(ONLY),--only '$(ONLY)') $(if $(ANEW),--anew) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PLAN),--plan)
+
+bench: deps tree ## stock kernel, kernel-thp and Linux 6.12 side by side: build/bench/report.html (QUICK=1: less of it)
+	@$(VENV)/python -m tests.bench.run $(BENCH)
+
+bench-check: bench ## the benchmark, and no ratio of it worse than in tests/bench/baseline.json
+	@$(VENV)/python -m tests.bench.baseline $(if $(QUICK),--quick)
 
 check: static package gate fleet ## everything; what CI runs
 	@$(HOSTS) tests/kernel tests/tuned tests/tools --ignore=tests/kernel/test_two_releases.py
