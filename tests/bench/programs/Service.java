@@ -17,7 +17,7 @@ public final class Service {
     private static final int THREADS = 32;
     private static final int BUFFER = 16384;
     private static final int USED = 300;
-    private static final int OPENED = 20;
+    private static final int OPENED = 40;
     private static final int CLOSED_OF_FIVE = 3;
 
     private static final Map<Integer, byte[]> sessions = new ConcurrentHashMap<>();

@@ -6,6 +6,7 @@ When it has done its work it says so, in a line of JSON, and stays.
 from __future__ import annotations
 
 import json
+import mmap
 import random
 import time
 
@@ -17,7 +18,7 @@ LOOKUPS = 40_000
 
 def main() -> None:
     chance = random.Random(1)
-    table = bytearray(SIZE)
+    table = mmap.mmap(-1, SIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     slots = range(0, SIZE, STRIDE)
     for slot in slots:
         table[slot] = 1
