@@ -148,6 +148,33 @@ def test_the_rounds_of_the_report_are_those_that_were_measured(monkeypatch: pyte
     assert made.rounds(by_name("shrink.count")) == [{THP: boot()}]
 
 
+class FakeGuest:
+    """Answers at once, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.booted: list[tuple[str, str]] = []
+
+    def boot(self, kernel: kernels.Kernel, label: str) -> Boot:
+        self.booted.append((kernel.name, label))
+        return boot()
+
+
+def test_a_run_measures_what_is_left_and_keeps_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def kernel(name: str, thp_swap: bool = True) -> kernels.Kernel:
+        return kernels.Kernel(name, "6.1", thp_swap, "key", tmp_path / name)
+
+    made = bench(monkeypatch, tmp_path)
+    fakes = {name: FakeGuest() for name in ("shrink", "shrink.count")}
+    monkeypatch.setattr(made, "guest", lambda case: fakes[case.name])
+    monkeypatch.setattr(kernels, "find", kernel)
+    monkeypatch.setattr(kernels, "build", kernel)
+    todo = run.jobs([SHRINK, by_name("shrink.count")], quick=True)
+    made.run([job for job in todo if not made.measured(job)])
+    assert fakes["shrink"].booted == [(name, "0") for name in NAMES]
+    assert sorted(fakes["shrink.count"].booted) == sorted((name, f"0.{name}") for name in NAMES)
+    assert all(made.measured(job) for job in todo)
+
+
 # What is read
 
 
