@@ -144,9 +144,9 @@ void rises_print(const struct rise *rises, size_t count)
 /* --- memory --- */
 
 /* Huge pages with so many pages each that are not zero, spread evenly. */
-struct area area_scatter(int live_pages, long offset)
+struct area area_scatter(int thps, int live_pages, long offset)
 {
-	struct area area = area_map(bench_thps());
+	struct area area = area_map(thps);
 	unsigned int seed = SEED;
 	int thp, i;
 

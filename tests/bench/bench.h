@@ -11,6 +11,11 @@
  * and count. What was timed has two figures: WHAT_time in s, and WHAT_cpu in ns,
  * the processor time of all processes and kernel threads of the machine.
  *
+ * What is done for the first time in a boot takes longer: the kernel allocates
+ * memory of its own, and an emulator translates code. So where time counts, a test
+ * does all of it once with a single huge page before it measures, and says the
+ * same whether other tests ran before it or not.
+ *
  * From the environment (the kernel passes on what it does not know of its command
  * line):
  *
@@ -66,7 +71,7 @@ void sample(bool on);
 #define LAST		((long)PAGE_SIZE - 1)
 #define ANYWHERE	(-1L)
 
-struct area area_scatter(int live_pages, long offset);
+struct area area_scatter(int thps, int live_pages, long offset);
 
 /* --- swap --- */
 

@@ -10,13 +10,16 @@
  *			of it: is that what it takes?
  *
  * In the dense ones, a page shows in its first bytes that it is not zero, as most
- * data does. Figures: per_thp (times, for one huge page, less what a scan of
- * nothing takes), given_back (thps), freed (pages). reclaim_N has reclaim (times,
- * for all of it) instead of per_thp, because nothing may have been given back.
+ * data does. There are DENSE_TIMES as many huge pages, because judging one takes so
+ * little. Figures: per_thp (times, for one huge page, less what a scan of nothing
+ * takes), given_back (thps), freed (pages). reclaim_N has reclaim (times, for all of
+ * it) instead of per_thp, because nothing may have been given back.
  */
 #include <stdio.h>
 
 #include "bench.h"
+
+#define DENSE_TIMES	4
 
 static long memory_pages(void)
 {
@@ -44,16 +47,26 @@ static void figure_given_back(const struct area *area, long memory)
 	figure("freed", memory - memory_pages(), "pages");
 }
 
+/* The first time takes longer: see bench.h. */
+static void warm_up(int live, long offset)
+{
+	struct area area = area_scatter(1, live, offset);
+
+	scan();
+	area_free(&area);
+}
+
 static void judge(int live, long offset, bool sparse)
 {
+	int thps = bench_thps() * (sparse ? 1 : DENSE_TIMES);
+	long want = sparse ? 0 : thps, memory;
 	struct spent none, spent;
 	struct area area;
-	long memory, want;
 
 	need_shrinker();
+	warm_up(live, offset);
 	none = scan();
-	area = area_scatter(live, offset);
-	want = sparse ? 0 : area.thps;
+	area = area_scatter(thps, live, offset);
 	memory = memory_pages();
 	expect_queued(area.thps);
 
@@ -92,7 +105,7 @@ static void reclaim(long live)
 
 	need_shrinker();
 	cgroup_set("memory.swap.max", "0");
-	area = area_scatter(live, ANYWHERE);
+	area = area_scatter(bench_thps(), live, ANYWHERE);
 	memory = memory_pages();
 	snprintf(quarter, sizeof(quarter), "%zu", area_size(&area) / 4);
 
