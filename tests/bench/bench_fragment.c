@@ -10,7 +10,8 @@
  *
  * Figures, beside counters of /proc/vmstat under their own names: fault_time;
  * round_N (thps in round N, out of "wanted" in all rounds); polluted and stolen
- * (count: a block of 2 MiB got pages of another kind, or changed its kind);
+ * (count: a block of 2 MiB got pages of another kind, or changed its kind), and
+ * untraced (count: events of either kind that there was no room for in the trace);
  * blocks_* (count): free, mixed of what can and cannot be moved, hostage (a tenth
  * or less keeps the rest from being free), fixed (any page that cannot be moved);
  * pages_fixed; and, after all caches were dropped, probe out of possible (thps).
@@ -145,6 +146,24 @@ static void probe(void)
 
 /* --- the tests --- */
 
+/* The trace of trace_on(). */
+#define TRACE	"/sys/kernel/tracing/instances/kselftest-thp/trace"
+
+/* A full ring forgets what is oldest; its head says how much. */
+static long untraced(void)
+{
+	long kept = 0, written = 0;
+	FILE *file = fopen(TRACE, "re");
+	char line[256];
+
+	expect(file, "the trace cannot be read: %s", strerror(errno));
+	while (fgets(line, sizeof(line), file) && !written)
+		sscanf(line, "# entries-in-buffer/entries-written: %ld/%ld",
+		       &kept, &written);
+	fclose(file);
+	return written - kept;
+}
+
 #define COUNTER(name, unit)	RISE(name, name, unit)
 
 static struct rise rises[] = {
@@ -200,6 +219,7 @@ static void fragment(long with_advice)
 	       "count");
 	figure("stolen", trace_lines("fragmenting=1", "change_ownership=1"),
 	       "count");
+	figure("untraced", untraced(), "count");
 	figure_blocks();
 	probe();
 }

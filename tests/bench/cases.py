@@ -78,8 +78,10 @@ def each(tests: Sequence[str], *kinds: str) -> tuple[str, ...]:
     return tuple(f"{test}.{kind}" for kind in kinds for test in tests)
 
 
-def symbols(name: str, program: str, test: str, kernels: tuple[str, ...] = NAMES, thp_swap: bool = True) -> Case:
-    """Return the case in which samples are taken of what another one measures."""
+def symbols(
+    name: str, program: str, test: str, mib: int, kernels: tuple[str, ...] = NAMES, thp_swap: bool = True
+) -> Case:
+    """Return the case in which samples are taken of what another one measures, in memory enough for hundreds."""
     return Case(
         name=f"symbols.{name}",
         title=f"Functions of the kernel in which {test} spends instructions: samples",
@@ -93,7 +95,7 @@ def symbols(name: str, program: str, test: str, kernels: tuple[str, ...] = NAMES
         thp_swap=thp_swap,
         rounds=1,
         quick=0,
-        variables=SMALLER,
+        variables=(("BENCH_MIB", str(mib)),),
     )
 
 
@@ -251,10 +253,10 @@ CASES = (
         pairs=(("patch", "memchr_inv"), ("patch", "sum")),
         rounds=3,
     ),
-    symbols("sparse", "bench_shrink", "sparse_40", kernels=(THP, UPSTREAM)),
-    symbols("dense", "bench_shrink", "dense_512", kernels=(THP, UPSTREAM)),
-    symbols("fault", "bench_fault", "fault_1"),
-    symbols("worst", "bench_zero_drop", "worst.zram", thp_swap=False),
+    symbols("sparse", "bench_shrink", "sparse_40", 16, kernels=(THP, UPSTREAM)),
+    symbols("dense", "bench_shrink", "dense_512", 256, kernels=(THP, UPSTREAM)),
+    symbols("fault", "bench_fault", "fault_1", 64),
+    symbols("worst", "bench_zero_drop", "worst.zram", 16, thp_swap=False),
 )
 
 
