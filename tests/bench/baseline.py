@@ -57,19 +57,29 @@ def risen(now: Guarded, stored: Ratio) -> bool:
     return now.ratio["least"] > stored["most"] and now.ratio["median"] > limit
 
 
+def surely_missed(goal: Mapping[str, Any]) -> bool:
+    """Say whether a goal is missed, in every round if it is a ratio: what lies close to a goal goes to and fro."""
+    if goal["verdict"] != MISSED:
+        return False
+    if not goal["over"]:
+        return True
+    found, most = goal["found"], goal["most"]
+    return bool(found["most"] < goal["least"] if most is None else found["least"] > most)
+
+
 def shown(ratio: Ratio) -> str:
     return f"{ratio['median']:.3f} ({ratio['least']:.3f} to {ratio['most']:.3f})"
 
 
 def regressions(report: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
-    """Return a line for each ratio that has risen, and each goal that is missed and was met."""
+    """Return a line for each ratio that has risen, and each goal that was met and surely is not."""
     now = guarded(report)
     found = []
     for name, ratio in stored["ratios"].items():
         if name in now and risen(now[name], ratio):
             found.append(f"{name}: {shown(now[name].ratio)}, was {shown(ratio)}; {now[name].command}")
     for goal in report["goals"]:
-        if goal["verdict"] == MISSED and goal["text"] in stored["met"]:
+        if goal["text"] in stored["met"] and surely_missed(goal):
             found.append(f"no longer met: {goal['text']}; {goal['command']}")
     return found
 

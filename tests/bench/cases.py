@@ -39,7 +39,7 @@ class Case:
     seconds: float
     # What is shown first, and in the plots.
     figures: tuple[str, ...]
-    # What fails `make bench-check` when it rises.
+    # What fails `make bench-check` when it rises. Not times of a few milliseconds, which scatter and are counted, too.
     guard: tuple[str, ...] = ()
     machine: str = WALL
     kernels: tuple[str, ...] = NAMES
@@ -156,8 +156,8 @@ CASES = (
         program="bench_zero_drop",
         tests=each(LIVE, "zram", "disk"),
         seconds=22,
-        figures=(*times("pageout", "munmap"), "written", "stored", "rss"),
-        guard=(*times("pageout", "munmap"), "written", "stored"),
+        figures=(*times("pageout", "on_disk", "munmap"), "written", "stored", "rss"),
+        guard=(*times("pageout"), "written", "stored"),
         thp_swap=False,
         disk=SWAP,
     ),
@@ -167,8 +167,8 @@ CASES = (
         program="bench_zero_drop",
         tests=each(LIVE, "zram", "disk"),
         seconds=22,
-        figures=(*times("pageout", "munmap"), "written", "stored", "rss"),
-        guard=(*times("pageout", "munmap"), "written", "stored"),
+        figures=(*times("pageout", "on_disk", "munmap"), "written", "stored", "rss"),
+        guard=(*times("pageout"), "written", "stored"),
         disk=SWAP,
         quick=0,
     ),
@@ -179,7 +179,6 @@ CASES = (
         tests=(*JUDGED, "dense_512_anywhere", "reclaim_40"),
         seconds=12,
         figures=(*times("per_thp", "reclaim"), "freed_by_cpu", "given_back"),
-        guard=times("per_thp"),
     ),
     Case(
         name="fault",
@@ -238,7 +237,7 @@ CASES = (
         program="programs",
         tests=each(("redis", "java", "python", "mix"), *MODES),
         seconds=40,
-        figures=("rss", "huge", "peak", "pressure", "killed", "work"),
+        figures=("rss", "huge", "kept", "wasted", "peak", "pressure", "killed", "work"),
         disk=ROOT,
     ),
     Case(

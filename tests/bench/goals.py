@@ -46,7 +46,7 @@ GOALS = (
     Goal("zram, worst case: time", "zero_drop.split", "worst.zram", "pageout_time", STOCK, most=1.02),
     # What the posting of 2021 reached, see the workload.
     Goal("zram, best case: time", "zero_drop.split", "best.zram", "pageout_time", STOCK, most=0.4964),
-    Goal("disk, best case: time", "zero_drop.split", "best.disk", "pageout_time", STOCK, most=0.0503),
+    Goal("disk, best case: time", "zero_drop.split", "best.disk", "on_disk_time", STOCK, most=0.0503),
     # What the posting of 2024 reached.
     Goal("survives with a limit of 470", "oom", "oom_470", "survived", least=1),
 )

@@ -166,9 +166,21 @@ def test_nothing_written_stays_nothing() -> None:
     assert baseline.regressions(measured(0.02, 0.02, 0.02), stored)
 
 
+def with_goal(**goal: object) -> dict[str, Any]:
+    return {**measured(1, 1, 1), "goals": [{"text": "fast", "command": "make bench", **goal}]}
+
+
 @pytest.mark.parametrize(("verdict", "worse"), [(MET, False), (MISSED, True), (UNKNOWN, False)])
 def test_a_goal_that_was_met_stays_met(verdict: str, worse: bool) -> None:
-    now = {**measured(1, 1, 1), "goals": [{"text": "fast", "verdict": verdict, "command": "make bench"}]}
+    assert bool(baseline.regressions(with_goal(over="", verdict=verdict), STORED)) is worse
+
+
+@pytest.mark.parametrize(("least", "most", "worse"), [(1.01, 1.05, False), (1.03, 1.05, True)])
+def test_a_goal_is_no_longer_met_when_all_rounds_miss_it(least: float, most: float, worse: bool) -> None:
+    found = {"median": 1.04, "least": least, "most": most}
+    now = with_goal(over=STOCK, verdict=MISSED, found=found, most=1.02, least=None)
+    assert bool(baseline.regressions(now, STORED)) is worse
+    now = with_goal(over=STOCK, verdict=MISSED, found=found, most=None, least=least + 0.05 * worse)
     assert bool(baseline.regressions(now, STORED)) is worse
 
 
