@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from tests.bench import cases, goals, kernels, page, plain_text, ratios
 from tests.bench.cases import COUNT, NATIVE, Case
-from tests.bench.guest import MACHINES
+from tests.bench.guest import machine_of, qemu_version
 from tests.bench.kernels import OUT
 from tests.bench.ratios import Row, Spread
 from tests.bench.results import Boots
-from tests.lab.accel import QEMU
 
 REPORT = OUT / "report.json"
 PAGE = OUT / "report.html"
@@ -79,7 +79,9 @@ def missing(case: Case, rounds: Sequence[Boots]) -> list[dict[str, str]]:
 
 
 def machine_line(case: Case) -> str:
-    return "this machine" if case.machine == NATIVE else " ".join(MACHINES[case.machine].command())
+    if case.machine == NATIVE:
+        return "this machine"
+    return shlex.join(machine_of(case, Path(), Path("root.ext4")).command())
 
 
 def case_entry(case: Case, rounds: Sequence[Boots], rows: Sequence[Row]) -> dict[str, Any]:
@@ -129,11 +131,6 @@ def gathered(selected: Sequence[Case], rounds_of: Callable[[Case], list[Boots]])
         everything += rows
         entries.append(case_entry(case, rounds, rows))
     return {"statement": list(STATEMENT), "goals": goal_entries(everything), "cases": entries}
-
-
-def qemu_version() -> str:
-    done = subprocess.run([QEMU, "--version"], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[0]
 
 
 def write(selected: Sequence[Case], rounds_of: Callable[[Case], list[Boots]]) -> None:

@@ -216,6 +216,12 @@ def test_where_instructions_are_counted_there_is_one_processor_and_no_disk() -> 
         assert "shift=0,sleep=off" in machine.command()
 
 
+def test_time_is_that_of_an_emulated_machine_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quickboot, "accelerator", lambda: ("-accel", "kvm"))
+    for case in [case for case in CASES if case.machine == WALL]:
+        assert "kvm" not in guest.machine_of(case, Path("/x"), Path("/y.ext4")).command()
+
+
 def test_a_guest_is_told_its_disk_and_the_size_of_the_work() -> None:
     line = guest.machine_of(by_name("zero_drop.split"), Path("/x")).command()
     assert "if=none,id=disk,format=raw,cache=unsafe,file=/x/swap.img" in line

@@ -69,6 +69,12 @@ def test_where_a_nanosecond_is_an_instruction_the_report_says_so(found: dict[str
     assert units["fault"]["free"] == "ns"
 
 
+def test_the_machine_is_told_as_the_case_has_it() -> None:
+    line = report.machine_line(by_name("fragment.madvise"))
+    assert " -m 1024 " in line and "BENCH_ROUNDS=2'" in line
+    assert ",file=swap.img " in report.machine_line(by_name("swapin"))
+
+
 def test_what_was_not_measured_is_told_once_with_its_reason(found: dict[str, Any]) -> None:
     case = by_name("shrink")
     skipped = Boot("", 1.0, {"sparse_1": ("skip", "no shrinker"), "sparse_40": ("skip", "no shrinker")}, {})
