@@ -116,11 +116,12 @@ class Bench:
         """Build what the jobs need; afterwards nothing is done but measuring."""
         if any(job.case.disk == ROOT for job in todo):
             root.build()
-        for job in todo:
-            if job.case.machine != NATIVE:
-                self.guest(job.case)
-                for name in job.kernels:
-                    kernels.build(name, job.case.thp_swap)
+        booted = [job for job in todo if job.case.machine != NATIVE]
+        for job in booted:
+            self.guest(job.case)
+        # Both forms of a kernel one after the other: they have nearly all objects in common, two kernels hardly any.
+        for name, thp_swap in sorted({(name, job.case.thp_swap) for job in booted for name in job.kernels}):
+            kernels.build(name, thp_swap)
 
     def measure(self, job: Job) -> None:
         with step(f"{job.case.name}, round {job.round + 1}: {', '.join(job.kernels)}"):

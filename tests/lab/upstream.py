@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import re
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -38,6 +39,9 @@ def package(name: str) -> Path:
         fcntl.flock(handle, fcntl.LOCK_EX)
         found = sorted(CACHE.glob(f"{name}_*.deb"))
         if not found:
+            by_hand = f"put {name}_*.deb, which Debian's archive has, into {CACHE}"
+            if not shutil.which("apt-get"):
+                raise UserError(f"there is no apt-get here to download {name}", by_hand)
             command = ["apt-get", "download", name]
             done = subprocess.run(
                 command, cwd=CACHE, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
@@ -45,7 +49,8 @@ def package(name: str) -> Path:
             found = sorted(CACHE.glob(f"{name}_*.deb"))
             if done.returncode != 0 or not found:
                 last = done.stderr.strip().splitlines()[-1:]
-                raise UserError(f"{' '.join(command)} failed: {last}", "run `apt-get update`, then this again")
+                todo = f"run `apt-get update`, then this again; or {by_hand}"
+                raise UserError(f"{' '.join(command)} failed: {last}", todo)
     return found[-1]
 
 

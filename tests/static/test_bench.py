@@ -16,6 +16,7 @@ from tests.bench.kernels import NAMES, STOCK, THP, UPSTREAM
 from tests.bench.programs import workloads
 from tests.bench.results import Boot, Figure
 from tests.bench.run import Job
+from tests.lab import upstream
 
 COMPILED = [case for case in CASES if case.machine != NATIVE and case.binary not in ("programs", guest.SAMPLER)]
 SHRINK = by_name("shrink")
@@ -246,6 +247,24 @@ def test_swapping_whole_is_switched_in_the_source(on: bool, line: str, tmp_path:
     kernels.set_thp_swap(tmp_path, on)
     kernels.set_thp_swap(tmp_path, on)
     assert path.read_text() == f"config SWAP\n\tdef_bool y\n\nconfig THP_SWAP\n{line}\tdepends on SWAP\n"
+
+
+def test_without_apt_the_source_of_upstream_can_be_put_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(upstream, "CACHE", tmp_path / "debs")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match=r"no apt-get here to download linux-source-6\.12.* put linux-source-6\.12_\*"):
+        upstream.package(kernels.UPSTREAM_PACKAGE)
+    (tmp_path / "debs" / "linux-source-6.12_6.12.9-1_all.deb").touch()
+    assert kernels.of_upstream().version == "6.12.9"
+
+
+def test_both_forms_of_a_kernel_are_built_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[tuple[str, bool]] = []
+    made = run.Bench()
+    monkeypatch.setattr(made, "guest", lambda case: None)
+    monkeypatch.setattr(kernels, "build", lambda *what: built.append(what))
+    made.prepare(run.jobs([by_name("shrink"), by_name("zero_drop.split"), by_name("zero_check")]))
+    assert built == [(name, whole) for name in sorted(NAMES) for whole in (False, True)]
 
 
 def test_a_source_without_that_switch_is_refused(tmp_path: Path) -> None:
