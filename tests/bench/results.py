@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.bench.kernels import OUT
 
@@ -59,10 +59,9 @@ def read(case: str, label: str) -> Boots:
     return {name: _boot(entry) for name, entry in json.loads(file.read_text()).items()}
 
 
-def _boot(entry: dict[str, object]) -> Boot:
-    found = json.loads(json.dumps(entry))
-    verdicts = {test: (verdict, reason) for test, (verdict, reason) in found["verdicts"].items()}
+def _boot(entry: dict[str, Any]) -> Boot:
+    verdicts = {test: (verdict, reason) for test, (verdict, reason) in entry["verdicts"].items()}
     figures = {
-        test: {name: Figure(*figure) for name, figure in named.items()} for test, named in found["figures"].items()
+        test: {name: Figure(*figure) for name, figure in named.items()} for test, named in entry["figures"].items()
     }
-    return Boot(found["key"], found["seconds"], verdicts, figures)
+    return Boot(entry["key"], entry["seconds"], verdicts, figures)

@@ -91,6 +91,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.guests: dict[str, Guest] = {}
+        self.stopped = False
 
     def guest(self, case: Case) -> Guest:
         if case.name not in self.guests:
@@ -131,6 +132,8 @@ class Bench:
                 guest = self.guest(job.case)
                 found = {name: kernels.find(name, job.case.thp_swap) for name in job.kernels}
                 boots = {name: guest.boot(kernel, job.label) for name, kernel in found.items()}
+            if self.stopped and not all(boot.whole for boot in boots.values()):
+                return  # What interrupts this from a terminal ends qemu, too.
             results.write(job.case.name, job.label, boots)
         for name, boot in boots.items():
             for test, (verdict, reason) in boot.verdicts.items():
@@ -145,6 +148,7 @@ class Bench:
                 for _ in pool.map(self.measure, counted):
                     pass
             except BaseException:
+                self.stopped = True
                 pool.shutdown(cancel_futures=True)
                 raise
         for job in todo:

@@ -152,12 +152,13 @@ def test_the_rounds_of_the_report_are_those_that_were_measured(monkeypatch: pyte
 class FakeGuest:
     """Answers at once, and notes what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, verdict: str = "pass") -> None:
         self.booted: list[tuple[str, str]] = []
+        self.verdict = verdict
 
     def boot(self, kernel: kernels.Kernel, label: str) -> Boot:
         self.booted.append((kernel.name, label))
-        return boot()
+        return boot(verdict=self.verdict)
 
 
 def test_a_run_measures_what_is_left_and_keeps_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -174,6 +175,18 @@ def test_a_run_measures_what_is_left_and_keeps_it(monkeypatch: pytest.MonkeyPatc
     assert fakes["shrink"].booted == [(name, "0") for name in NAMES]
     assert sorted(fakes["shrink.count"].booted) == sorted((name, f"0.{name}") for name in NAMES)
     assert all(made.measured(job) for job in todo)
+
+
+@pytest.mark.parametrize(("verdict", "kept"), [("pass", True), ("lost", False)])
+def test_what_an_interrupt_ended_is_not_kept(
+    verdict: str, kept: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = bench(monkeypatch, tmp_path)
+    monkeypatch.setattr(made, "guest", lambda case: FakeGuest(verdict))
+    monkeypatch.setattr(kernels, "find", lambda name, whole: kernels.Kernel(name, "6.1", whole, "key", tmp_path / name))
+    made.stopped = True
+    made.measure(Job(SHRINK, 0, NAMES))
+    assert bool(results.read("shrink", "0")) is kept
 
 
 # What is read
