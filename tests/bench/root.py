@@ -22,7 +22,7 @@ DISKS = OUT / "disks"
 SIZE_MIB = 2048
 # Nothing of these is used. Manuals stay: Java's package makes links among them.
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/locale/*")
-TODO = "read the log; `make bench` starts again"
+ADVICE = "read the log; `make bench` starts again"
 
 
 def packages() -> list[str]:
@@ -40,7 +40,7 @@ def bootstrap(folder: Path, log: Path) -> None:
     command += [f"--aptopt={option}" for option in image.apt_options()]
     command += [f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT]
     command += [f'--customize-hook={COMPILE} "$1" {SERVICE}', image.SUITE, str(folder), *image.apt_sources()]
-    run_logged(command, log, "mmdebstrap", TODO)
+    run_logged(command, log, "mmdebstrap", ADVICE)
 
 
 def build() -> Path:
@@ -55,7 +55,7 @@ def build() -> Path:
         bootstrap(DISKS / "root", DISKS / "mmdebstrap.log")
         part = image.sparse(disk.with_suffix(".part"), SIZE_MIB)
         command = ["mke2fs", "-q", "-t", "ext4", "-m", "0", "-d", str(DISKS / "root"), str(part)]
-        run_logged(command, DISKS / "mke2fs.log", "mke2fs", TODO)
+        run_logged(command, DISKS / "mke2fs.log", "mke2fs", ADVICE)
         subprocess.run(["rm", "-rf", "--one-file-system", str(DISKS / "root")], check=True)
         part.replace(disk)
     return disk
