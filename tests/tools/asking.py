@@ -44,8 +44,11 @@ def start_sparse(host: Vm) -> int:
     """Start a program with known content in a cgroup of its own, and return its pid."""
     host.write("/root/sparse.py", SPARSE.read_text())
     live = ",".join(map(str, LIVE))
-    # Nothing else is to make huge pages meanwhile.
+    # Nobody else is to make huge pages meanwhile. khugepaged is woken by the first program to come within its reach,
+    # however long it sleeps otherwise: with `always` it would make one of the interpreter's own memory.
     set_knob(host, "khugepaged/scan_sleep_millisecs", "3600000")
+    enabled = host.run(rf"sed 's/.*\[\(.*\)\].*/\1/' {SYSFS}/enabled").text
+    set_knob(host, "enabled", "madvise")
     host.run(
         f"mkdir -p {GROUP} && echo +memory > /sys/fs/cgroup/cgroup.subtree_control; rm -f /tmp/ready; "
         f"setsid sh -c 'echo $$ > {GROUP}/cgroup.procs; tail -f /dev/null | "
@@ -53,6 +56,7 @@ def start_sparse(host: Vm) -> int:
         "timeout 60 sh -c 'until grep -q ready /tmp/ready; do sleep 0.5; done'"
     )
     assert host.run("cat /tmp/ready").text == f"ready {COUNT}"
+    set_knob(host, "enabled", enabled)
     return int(host.run("pgrep -f '^python3 /root/sparse.py'").text)
 
 
