@@ -21,8 +21,9 @@ FRAGMENTED = (
     *("thp_fault_alloc", "thp_fault_fallback", "polluted", "stolen", "blocks_mixed", "blocks_hostage"),
     *("compact_stall", "probe", "fault_time"),
 )
-# How a program's heap gets huge pages: where it asks for them, everywhere, everywhere with the shrinker at work.
-MODES = ("madvise", "always", "shrinker")
+# How a program's heap gets huge pages: where it asks for them, everywhere, the same with little memory, and that with
+# the shrinker at work.
+MODES = ("madvise", "always", "tight", "shrinker")
 # Instructions are counted one by one, so there are fewer to count.
 SMALLER = (("BENCH_MIB", "16"),)
 PAIRS = ((THP, STOCK), (THP, UPSTREAM))

@@ -67,7 +67,9 @@ def siblings(job: Job) -> list[Job]:
 
 
 def workers() -> int:
-    return os.cpu_count() or 1
+    """Return how many guests may run at once: one for each processor, in half of the memory."""
+    memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    return max(1, min(os.cpu_count() or 1, memory_mib // 2 // max(case.memory_mib for case in CASES)))
 
 
 def total(todo: Sequence[Job]) -> float:

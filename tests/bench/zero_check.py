@@ -7,21 +7,16 @@ are compared with.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import statistics
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from scripts import lock, series
-from scripts.console import BUILD, UserError, main, run_logged, say
+from scripts.console import BUILD, UserError, run_logged
 
 HERE = Path(__file__).resolve().parent
 OUT = BUILD / "bench"
-RESULTS = OUT / "zero_check.json"
 # Around the extracted functions: what they find in the kernel.
 SHIM = HERE / "zero_check_kernel.c"
 EXTRACTED = "zero_check_extracted.h"
@@ -40,20 +35,10 @@ CALL = re.compile(r"\b([a-zA-Z_]\w*)\s*\(")
 CONSTANT = re.compile(r"\b[A-Z_][A-Z0-9_]+\b")
 DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
 RATE = re.compile(r"^rate (\w+) (\d+) ([\d.]+)$", re.MULTILINE)
-SIZES = {4: "first cache", 2048: "last cache", 262144: "memory"}
 
 
-@dataclass(frozen=True)
-class Rate:
-    """GB of zeros per second; of all rounds."""
-
-    median: float
-    least: float
-    most: float
-
-
-# Checks by the KiB that they go through again and again.
-Rates = dict[int, dict[str, Rate]]
+# GB of zeros per second, by the check, by the KiB that it goes through again and again.
+Rates = dict[int, dict[str, float]]
 
 
 # The functions
@@ -111,13 +96,11 @@ def build(source: Path, folder: Path) -> Path:
 
 
 def read_rates(text: str) -> Rates:
+    """Return the medians of all rounds."""
     each: dict[int, dict[str, list[float]]] = {}
     for check, kib, rate in RATE.findall(text):
         each.setdefault(int(kib), {}).setdefault(check, []).append(float(rate))
-    return {
-        kib: {check: Rate(statistics.median(rates), min(rates), max(rates)) for check, rates in checks.items()}
-        for kib, checks in each.items()
-    }
+    return {kib: {check: statistics.median(rates) for check, rates in checks.items()} for kib, checks in each.items()}
 
 
 def measure(source: Path, folder: Path = OUT) -> Rates:
@@ -126,33 +109,3 @@ def measure(source: Path, folder: Path = OUT) -> Rates:
     if done.returncode:
         raise UserError(f"zero_check measured nothing: {done.stderr.strip()}", f"run {program} by itself")
     return read_rates(done.stdout)
-
-
-def table(rates: Mapping[int, Mapping[str, Rate]]) -> str:
-    checks = list(next(iter(rates.values())))
-    lines = [f"{'GB/s':22}" + "".join(f"{check:>26}" for check in checks)]
-    for kib, found in rates.items():
-        cells = (f"{rate.median:.1f} ({rate.least:.1f} to {rate.most:.1f})" for rate in found.values())
-        lines.append(f"{f'{kib} KiB, {SIZES[kib]}':22}" + "".join(f"{cell:>26}" for cell in cells))
-    return "\n".join(lines)
-
-
-def write(rates: Rates, path: Path = RESULTS) -> None:
-    found = {kib: {check: asdict(rate) for check, rate in checks.items()} for kib, checks in rates.items()}
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(found, indent=2) + "\n")
-    part.replace(path)
-
-
-def command() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--source", type=Path, help="a kernel's source; by default that of `make tree`")
-    source = parser.parse_args().source or series.place(lock.used())[1].folder
-    rates = measure(source)
-    write(rates)
-    print(table(rates), flush=True)
-    say(f"zero_check: done; {RESULTS}")
-
-
-if __name__ == "__main__":
-    main(command)

@@ -2,9 +2,9 @@
 
 usage: measure.py PROGRAM.MODE...
 
-Modes are about huge pages: `madvise`, `always`, and `shrinker`, always with underused ones given back. With madvise no
-program has a limit; what it needs then at most, and some more, is its limit in the other two. Output is KTAP, with a
-line for each figure:
+Modes are about huge pages: `madvise` and `always`, both with memory for everybody; `tight`, which is always with the
+limit that workloads.py has for each program, a little more than it needs without huge pages; and `shrinker`, the same
+with underused ones given back. Output is KTAP, with a line for each figure:
 
     # PROGRAM.MODE: NAME VALUE UNIT
 
@@ -29,8 +29,8 @@ from tests.bench.programs import memory
 from tests.bench.programs.cgroup import Cgroup
 from tests.bench.programs.workloads import WARM, WORKLOADS, Workload
 
-MODES = ("madvise", "always", "shrinker")
-MARGIN = 1.15
+MODES = ("madvise", "always", "tight", "shrinker")
+LIMITED = MODES[2:]
 LIMIT_SECONDS = 180.0
 ENTER = Path(__file__).with_name("enter.sh")
 Figures = list[tuple[str, float, str]]
@@ -39,13 +39,12 @@ Figures = list[tuple[str, float, str]]
 class Run(threading.Thread):
     """One program in one mode, from its start to its end."""
 
-    def __init__(self, workload: Workload, mode: str, limit: int | None) -> None:
+    def __init__(self, workload: Workload, mode: str) -> None:
         super().__init__(daemon=True)
         self.workload = workload
         self.mode = mode
-        self.limit = limit
+        self.limit = workload.limit if mode in LIMITED else None
         self.figures: Figures = []
-        self.peak = 0
         self.why = ""
 
     @property
@@ -71,9 +70,8 @@ class Run(threading.Thread):
             # A program that was killed is a measurement.
             if not cgroup.killed():
                 raise RuntimeError(f"{error}; it said: {log.read_text()[-200:]!r}") from error
-        self.peak = cgroup.peak()
         self.figures += [
-            ("peak", self.peak, "bytes"),
+            ("peak", cgroup.peak(), "bytes"),
             ("pressure", cgroup.pressure(), "s"),
             ("killed", cgroup.killed(), "count"),
         ]
@@ -100,8 +98,8 @@ def warm() -> None:
                 path.read_bytes()
 
 
-def run_all(mode: str, chosen: Sequence[Workload], limits: dict[str, int]) -> list[Run]:
-    runs = [Run(workload, mode, limits.get(workload.name)) for workload in chosen]
+def run_all(mode: str, chosen: Sequence[Workload]) -> list[Run]:
+    runs = [Run(workload, mode) for workload in chosen]
     for run in runs:
         run.start()
     for run in runs:
@@ -120,28 +118,18 @@ def report(number: int, run: Run) -> None:
 
 
 def main(wanted: Sequence[str]) -> None:
-    chosen = [workload for workload in WORKLOADS if any(test.startswith(f"{workload.name}.") for test in wanted)]
     print(f"KTAP version 1\n1..{len(wanted)}", flush=True)
     warm()
-    limits: dict[str, int] = {}
     number = 0
     for mode in MODES:
-        tests = [f"{workload.name}.{mode}" for workload in chosen]
+        chosen = [workload for workload in WORKLOADS if f"{workload.name}.{mode}" in wanted]
         why = memory.set_mode(mode)
-        # The limits come from the first one, whether it is asked for or not.
-        needed = mode == MODES[0] or any(test in wanted for test in tests)
-        runs = run_all(mode, chosen, limits) if needed and not why else []
-        if mode == MODES[0]:
-            limits = {run.workload.name: int(run.peak * MARGIN) for run in runs if run.peak}
-        for run in runs:
-            if run.workload.name not in limits:
-                run.why = run.why or f"it has no limit, because it did not get through {MODES[0]}"
-        for test in [test for test in tests if test in wanted and why]:
-            number += 1
-            print(f"ok {number} {test} # SKIP {why}", flush=True)
-        for run in [run for run in runs if run.test in wanted]:
+        for run in run_all(mode, chosen) if not why else []:
             number += 1
             report(number, run)
+        for workload in chosen if why else []:
+            number += 1
+            print(f"ok {number} {workload.name}.{mode} # SKIP {why}", flush=True)
 
 
 if __name__ == "__main__":
