@@ -9,6 +9,8 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter
 
 # Colours that can be told apart by everybody, also in grey.
 COLOURS = {"stock": "#9aa0a6", "thp": "#1769aa", "upstream": "#e08e0b"}
@@ -16,6 +18,8 @@ OTHERS = ("#1769aa", "#9aa0a6", "#e08e0b", "#5f3dc4", "#2b8a3e")
 # Beyond this, small bars would not be seen beside large ones.
 SPREAD_OF_A_PLAIN_AXIS = 30
 ROW_HEIGHT, WIDTH = 2.3, 11.0
+# A panel has room for so many tests at least, so that bars are bars.
+LEAST_TESTS = 4
 SETTINGS = {
     "svg.fonttype": "none",
     # Names inside the picture that are the same each time.
@@ -53,8 +57,9 @@ def figure_of(case: dict[str, Any]) -> Figure | None:
                 draw(panel, own, case["kernels"])
                 panel.set_title(f"{name}, {one}" if one else name, loc="left", fontsize=9)
             line[0].set_ylabel(next(row["unit"] for row in rows if row["figure"] == name))
-        handles, labels = grid[0][0].get_legend_handles_labels()
-        picture.legend(handles, labels, loc="outside upper right", ncols=len(labels), frameon=False)
+        # What a kernel lacks in one panel it may have in another.
+        handles = [Patch(color=colour(name, number), label=name) for number, name in enumerate(case["kernels"])]
+        picture.legend(handles=handles, loc="outside upper right", ncols=len(handles), frameon=False)
     return picture
 
 
@@ -72,8 +77,9 @@ def draw(panel: Axes, rows: Rows, kernels: Sequence[str]) -> None:
         heights = [spread["median"] for _, spread in present]
         below = [spread["median"] - spread["least"] for _, spread in present]
         above = [spread["most"] - spread["median"] for _, spread in present]
-        panel.bar(at, heights, width, color=colour(kernel, number), label=kernel)
+        panel.bar(at, heights, width, color=colour(kernel, number))
         panel.errorbar(at, heights, [below, above], fmt="none", ecolor="#202124", elinewidth=0.8, capsize=1.5)
+    panel.set_xlim(-0.5, max(len(rows), LEAST_TESTS) - 0.5)
     panel.set_xticks(range(len(rows)), [bare(row["test"]) for row in rows])
     panel.tick_params(axis="x", labelrotation=30 if len(rows) > 4 else 0, labelsize=8)
     for label in panel.get_xticklabels():
@@ -83,6 +89,7 @@ def draw(panel: Axes, rows: Rows, kernels: Sequence[str]) -> None:
     if above_zero and max(above_zero) > SPREAD_OF_A_PLAIN_AXIS * min(above_zero):
         # With room for what is zero.
         panel.set_yscale("symlog" if min(medians) <= 0 else "log")
+    panel.yaxis.set_major_formatter(EngFormatter(sep=""))
     panel.grid(axis="y", color="#00000018")
     panel.set_axisbelow(True)
 
@@ -104,7 +111,7 @@ def goals_figure(goals: Rows) -> Figure | None:
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter("{x:g}")
         panel.set_yticks(range(len(known)), [f"{goal['text']}: {goal['wish']}" for goal in known])
-        panel.invert_yaxis()
+        panel.set_ylim(len(known) - 0.5, -0.5)
         panel.set_xlabel("found, as a part of what is wanted at most")
         panel.grid(axis="x", color="#00000018")
     return picture
