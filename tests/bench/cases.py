@@ -238,7 +238,7 @@ CASES = (
         program="programs",
         tests=each(("redis", "java", "python", "mix"), *MODES),
         seconds=40,
-        figures=("rss", "huge", "kept", "wasted", "peak", "pressure", "killed", "work"),
+        figures=("rss", "huge", "rss_left", "kept", "wasted", "peak", "pressure", "killed", "work"),
         disk=ROOT,
     ),
     Case(

@@ -26,13 +26,17 @@ class Cgroup:
 
     def __exit__(self, *_: object) -> None:
         (self.path / "cgroup.kill").write_text("1")
+        # A process whose main thread is gone is no longer listed, and may yet have others.
         end = time.monotonic() + PATIENCE
-        while self.pids() and time.monotonic() < end:
+        while self._event("cgroup.events", "populated") and time.monotonic() < end:
             time.sleep(0.05)
         self.path.rmdir()
 
     def _read(self, name: str) -> str:
         return (self.path / name).read_text()
+
+    def _event(self, name: str, key: str) -> int:
+        return int(dict(line.split() for line in self._read(name).splitlines())[key])
 
     def pids(self) -> list[int]:
         return [int(pid) for pid in self._read("cgroup.procs").split()]
@@ -42,7 +46,7 @@ class Cgroup:
 
     def killed(self) -> int:
         """Return how many processes were killed for lack of memory."""
-        return int(dict(line.split() for line in self._read("memory.events").splitlines())["oom_kill"])
+        return self._event("memory.events", "oom_kill")
 
     def pressure(self) -> float:
         """Return the seconds in which some process waited for memory."""

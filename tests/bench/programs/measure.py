@@ -110,10 +110,11 @@ def run_all(mode: str, chosen: Sequence[Workload]) -> list[Run]:
 
 
 def report(number: int, run: Run) -> None:
-    for name, value, unit in run.figures:
-        print(f"# {run.test}: {name} {value:.{6 if unit in ('s', 'share') else 0}f} {unit}")
+    # First of all, because the first comment is taken for the reason of a failure.
     if run.why:
         print(f"# {run.test}: {run.why}")
+    for name, value, unit in run.figures:
+        print(f"# {run.test}: {name} {value:.{6 if unit in ('s', 'share') else 0}f} {unit}")
     print(f"{'not ok' if run.why else 'ok'} {number} {run.test}", flush=True)
 
 

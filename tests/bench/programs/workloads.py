@@ -137,10 +137,10 @@ REDIS_OPTIONS = (
 )
 JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xms96m", "-Xmx96m", "-cp", "/opt/bench")
 WORKLOADS = (
-    Workload("redis", ("redis-server", *REDIS_OPTIONS), drive_redis, 64 * MIB),
-    Workload("java", ("java", *JAVA, "Service", str(PORT)), drive_java, 128 * MIB),
-    Workload("python", own("table"), hear, 64 * MIB),
-    Workload("mix", own("mix"), hear, 64 * MIB),
+    Workload("redis", ("redis-server", *REDIS_OPTIONS), drive_redis, 52 * MIB),
+    Workload("java", ("java", *JAVA, "Service", str(PORT)), drive_java, 106 * MIB),
+    Workload("python", own("table"), hear, 27 * MIB),
+    Workload("mix", own("mix"), hear, 43 * MIB),
 )
 # Read before anything is measured, so that their pages in the page cache are charged to nobody.
 WARM = ("/usr/lib/jvm/*/lib/**/*", "/usr/bin/redis-*", "/usr/lib/x86_64-linux-gnu/*.so*", "/usr/lib/python3*/**/*.py*")
