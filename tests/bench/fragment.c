@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Work that leaves memory in fragments. A round reads more page cache than there
- * is room for, makes files and deletes half of them at random, fills pipes, of
- * which half stay, starts and ends processes, and dirties anonymous memory at
- * random. It is always the same, in proportion to the machine's memory.
+ * Work that leaves memory in fragments. A round fills memory with page cache and
+ * forgets a quarter of it, makes files and deletes half of them at random, fills
+ * pipes, of which half stay, starts and ends processes, and dirties anonymous
+ * memory at random. It is always the same, in proportion to the machine's memory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,16 +24,17 @@
 
 #define FOLDER		"/tmp/bench-fragment"
 #define SEED		1
-#define READ_SIZE	(64 * KB)
+#define READ_SIZE	(16 * KB)
+#define SCATTER		7919	/* a prime, so that each is read once */
 #define PIPES		1500
 #define PIPE_SIZE	(64 * KB)
 #define FORKS		100
 #define FOLDERS		100
-#define FILES		100	/* in each */
+#define FILES		200	/* in each */
 
 /* Parts of the machine's memory, in percent. */
-#define CACHE_PART	60
-#define DIRTY_PART	20
+#define CACHE_PART	100
+#define DIRTY_PART	30
 
 static unsigned int seed = SEED;
 static pid_t dirty_process;
@@ -83,18 +84,28 @@ static size_t part_of_memory(int percent)
 	return sysconf(_SC_PHYS_PAGES) / 100 * percent * PAGE_SIZE;
 }
 
-/* Nothing is stored in the file, so reading it needs no disk. */
+/*
+ * Read out of order, and a quarter of it forgotten again: what is free then is in
+ * pieces, and no block is free enough to change its kind. Nothing is stored in the
+ * file, so reading it needs no disk.
+ */
 static void read_cache(void)
 {
 	static char buffer[READ_SIZE];
-	size_t size = part_of_memory(CACHE_PART), at;
+	long chunks = part_of_memory(CACHE_PART) / READ_SIZE, i;
 	int fd = open(FOLDER "/cache", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
-	expect(fd >= 0 && !ftruncate(fd, size), FOLDER "/cache: %s",
-	       strerror(errno));
-	for (at = 0; at + READ_SIZE <= size; at += READ_SIZE)
-		expect(pread(fd, buffer, READ_SIZE, at) == (ssize_t)READ_SIZE,
+	expect(fd >= 0 && !ftruncate(fd, chunks * READ_SIZE),
+	       FOLDER "/cache: %s", strerror(errno));
+	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+	for (i = 0; i < chunks; i++)
+		expect(pread(fd, buffer, READ_SIZE, i * SCATTER % chunks *
+			     READ_SIZE) == (ssize_t)READ_SIZE,
 		       "read: %s", strerror(errno));
+	for (i = 0; i < chunks; i++)
+		if (coin() && coin())
+			posix_fadvise(fd, i * READ_SIZE, READ_SIZE,
+				      POSIX_FADV_DONTNEED);
 	close(fd);
 }
 

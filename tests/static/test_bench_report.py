@@ -71,7 +71,7 @@ def test_where_a_nanosecond_is_an_instruction_the_report_says_so(found: dict[str
 
 def test_the_machine_is_told_as_the_case_has_it() -> None:
     line = report.machine_line(by_name("fragment.madvise"))
-    assert " -m 1024 " in line and "BENCH_ROUNDS=2'" in line
+    assert " -m 1024 " in line and "BENCH_MIB=192'" in line
     assert ",file=swap.img " in report.machine_line(by_name("swapin"))
 
 
