@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from scripts.console import UserError
 from tests.bench.kernels import NAMES, STOCK, THP, UPSTREAM
+from tests.bench.programs.measure import MODES
 
 # `wall`: two processors, time. `count`: one processor, instructions. `native`: this machine itself, without a guest.
 WALL, COUNT, NATIVE = "wall", "count", "native"
@@ -21,9 +22,6 @@ FRAGMENTED = (
     *("thp_fault_alloc", "thp_fault_fallback", "polluted", "stolen", "blocks_mixed", "blocks_hostage"),
     *("compact_stall", "probe", "fault_time"),
 )
-# How a program's heap gets huge pages: where it asks for them, everywhere, the same with little memory, and that with
-# the shrinker at work.
-MODES = ("madvise", "always", "tight", "shrinker")
 # Instructions are counted one by one, so there are fewer to count.
 SMALLER = (("BENCH_MIB", "16"),)
 # A fifth of memory is wanted in huge pages: less would be had from the same blocks again and again.

@@ -86,8 +86,8 @@ static size_t part_of_memory(int percent)
 
 /*
  * Read out of order, and a quarter of it forgotten again: what is free then is in
- * pieces, and no block is free enough to change its kind. Nothing is stored in the
- * file, so reading it needs no disk.
+ * pieces, and few blocks are free enough to change their kind. Nothing is stored
+ * in the file, so reading it needs no disk.
  */
 static void read_cache(void)
 {

@@ -12,6 +12,7 @@ from tests.bench import binaries, cases, guest, kernels, ratios, results, run
 from tests.bench.cases import CASES, COUNT, NATIVE, WALL, Case
 from tests.bench.kernels import NAMES, STOCK, THP, UPSTREAM
 from tests.bench.programs import workloads
+from tests.bench.programs.measure import MODES
 from tests.bench.results import Boot, Figure
 from tests.bench.run import Job
 
@@ -34,7 +35,7 @@ def test_samples_are_taken_of_tests_that_are_there() -> None:
 
 def test_the_programs_of_the_disk_are_those_of_the_table() -> None:
     names = [workload.name for workload in workloads.WORKLOADS]
-    assert set(by_name("programs").tests) == {f"{name}.{mode}" for name in names for mode in cases.MODES}
+    assert set(by_name("programs").tests) == {f"{name}.{mode}" for name in names for mode in MODES}
 
 
 def test_all_is_measured_in_at_least_five_rounds_where_time_counts() -> None:

@@ -88,6 +88,15 @@ def test_memory_is_limited_only_where_it_is_to_be_tight(
     assert names == ["java.always", "java.tight"]
 
 
+def test_why_a_program_was_not_measured_is_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run(WORKLOADS[0], "always")
+    run.figures = [("work", 1.25, "s")]
+    run.why = "OSError: no memory"
+    measure.report(1, run)
+    (test,) = ktap.parse(["KTAP version 1", "1..1", *capsys.readouterr().out.splitlines()]).leaves()
+    assert (test.verdict, "OSError: no memory" in test.reason) == ("fail", True)
+
+
 def test_the_guest_gets_all_scripts_and_the_disk_all_packages() -> None:
     names = {path.name for path in binaries.files("programs")}
     assert {"programs", "enter.sh", "measure.py", "table.py", "mix.py", "__init__.py"} <= names
