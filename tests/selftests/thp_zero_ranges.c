@@ -162,6 +162,7 @@ static void straddling_range(long before)
 struct shared {
 	struct area area;
 	struct pages pages;
+	void (*differ)(struct pages *pages);	/* what the child does */
 	int to_child[2], to_parent[2];
 };
 
@@ -171,41 +172,81 @@ static void other_process(void *arg)
 	struct pages *pages = &shared->pages;
 
 	close(shared->to_child[1]);
-	take_apart(pages);
+	shared->differ(pages);
 	tell(shared->to_parent[1]);
 	hear(shared->to_child[0]);
 	expect_pages(pages);
 }
 
+static pid_t other_start(struct shared *shared)
+{
+	pid_t child;
+
+	expect(!pipe(shared->to_child) && !pipe(shared->to_parent),
+	       "pipe: %s", strerror(errno));
+	child = helper_start(other_process, shared);
+	/* A child that fails is to be noticed as a closed pipe. */
+	close(shared->to_parent[1]);
+	hear(shared->to_parent[0]);
+	expect(is_compound(shared->area.base), "split already");
+	return child;
+}
+
+/* What is left of it for both, and how many pages neither of them has kept. */
+static void expect_both(struct shared *shared, pid_t child, long want)
+{
+	long before = counter(DROPPED), dropped;
+
+	split(&shared->area);
+	dropped = counter(DROPPED) - before;
+	expect_pages(&shared->pages);
+	expect(dropped == want, DROPPED " rose by %ld, not by %ld", dropped,
+	       want);
+	tell(shared->to_child[1]);
+	helper_join(child);
+}
+
 /* What one process keeps, the other one loses all the same. */
 static void fork_shared_unlike(void)
 {
-	struct shared shared = { .area = area_alloc(1, LIVE_PAGES) };
-	struct area *area = &shared.area;
-	long before, dropped, want = 0;
+	struct shared shared = {
+		.area = area_alloc(1, LIVE_PAGES), .differ = take_apart,
+	};
+	long want = 0;
 	pid_t child;
 	int i;
 
-	shared.pages = pages_of(area);
-	expect(!pipe(shared.to_child) && !pipe(shared.to_parent), "pipe: %s",
-	       strerror(errno));
-	child = helper_start(other_process, &shared);
-	/* A child that fails is to be noticed as a closed pipe. */
-	close(shared.to_parent[1]);
-	hear(shared.to_parent[0]);
-	expect(is_compound(area->base), "split already");
-
-	before = counter(DROPPED);
-	split(area);
-	dropped = counter(DROPPED) - before;
-	expect_pages(&shared.pages);
+	shared.pages = pages_of(&shared.area);
+	child = other_start(&shared);
 	for (i = 0; i < THP_PAGES; i++)
 		want += shared.pages.zero[i] &&
 			!(i >= 100 && i < 165) && i < 500;
-	expect(dropped == want, DROPPED " rose by %ld, not by %ld", dropped,
-	       want);
-	tell(shared.to_child[1]);
-	helper_join(child);
+	expect_both(&shared, child, want);
+}
+
+static void unlocked(struct pages *pages)
+{
+	memset(pages->locked, 0, sizeof(pages->locked));
+}
+
+/*
+ * The same if the one that keeps them is the first to get them back. It is the
+ * parent here, whose ranges are older than those of the child and begin where
+ * they do: a child does not inherit the lock.
+ */
+static void fork_shared_kept_first(void)
+{
+	struct shared shared = {
+		.area = area_alloc(1, LIVE_PAGES), .differ = unlocked,
+	};
+	struct pages *pages = &shared.pages;
+	const int last = THP_PAGES - 1;
+
+	*pages = pages_of(&shared.area);
+	/* Mapped by PTEs, so that the lock is the range's and not the page's. */
+	protect(pages, last, 1);
+	lock(pages, 0, last);
+	expect_both(&shared, other_start(&shared), pages->zero[last]);
 }
 
 static const struct test tests[] = {
@@ -213,6 +254,7 @@ static const struct test tests[] = {
 	TEST_WITH("zero_remap.straddling_range", straddling_range, 37),
 	TEST_WITH("zero_remap.straddling_at_last_page", straddling_range, 511),
 	TEST("zero_remap.fork_shared_unlike", fork_shared_unlike),
+	TEST("zero_remap.fork_shared_kept_first", fork_shared_kept_first),
 };
 
 int main(int argc, char **argv)
