@@ -26,8 +26,6 @@
 
 #define DEFAULT_SECONDS		30
 #define SECONDS_TO_DIE		10
-/* Sent to sleep, it makes one more round first. */
-#define KHUGEPAGED_SETTLES_US	200000
 
 enum { PASS = 0, FAIL = 1, SKIP = 4, INTERRUPTED = 130 };
 
@@ -340,7 +338,7 @@ int run_tests(int argc, char **argv, const struct test *tests, int count)
 	knobs_save();
 	atexit(knobs_restore);
 	knobs_set_base();
-	usleep(KHUGEPAGED_SETTLES_US);
+	khugepaged_hold();
 
 	for (i = 0; i < count; i++) {
 		double began = now();

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/swap.h>
@@ -18,6 +19,7 @@
 #define THP_DIR		"/sys/kernel/mm/transparent_hugepage/"
 #define CGROUP_ROOT	"/sys/fs/cgroup"
 #define VALUE_SIZE	128
+#define KHUGEPAGED_SETTLES	10.0	/* seconds */
 
 int file_write(const char *path, const char *text)
 {
@@ -159,12 +161,64 @@ static void knob_put(const struct knob *knob, const char *value)
 		note("could not set %s to %s", knob->name, value);
 }
 
+/* Its state as ps shows it, or 0 if there is no such thread to be seen. */
+static char khugepaged_state(void)
+{
+	char path[VALUE_SIZE], text[4 * VALUE_SIZE], state = 0;
+	glob_t found;
+	size_t i;
+
+	if (glob("/proc/[0-9]*", GLOB_NOSORT, NULL, &found))
+		return 0;
+	for (i = 0; i < found.gl_pathc && !state; i++) {
+		snprintf(path, sizeof(path), "%s/stat", found.gl_pathv[i]);
+		if (!file_read(path, text, sizeof(text)))
+			sscanf(text, "%*d (khugepaged) %c", &state);
+	}
+	globfree(&found);
+	return state;
+}
+
+/* Sent to sleep, it makes one more round first. */
+static void khugepaged_settle(void)
+{
+	double end = now() + KHUGEPAGED_SETTLES;
+	char state;
+
+	while ((state = khugepaged_state()) && state != 'S') {
+		if (now() > end) {
+			note("khugepaged does not come to rest");
+			return;
+		}
+		usleep(10000);
+	}
+}
+
+/*
+ * However long it is to sleep, khugepaged wakes up when there is a first process
+ * with huge pages, and may collapse what a test has mapped by PTEs. A runner with
+ * a huge page behind it is that process for as long as it lives.
+ */
+void khugepaged_hold(void)
+{
+	char *memory = mmap(NULL, 2 * THP_SIZE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return;
+	if (!madvise(memory, 2 * THP_SIZE, MADV_HUGEPAGE))
+		touch(memory + THP_SIZE);
+	munmap(memory, 2 * THP_SIZE);
+	khugepaged_settle();
+}
+
 void knobs_set_base(void)
 {
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(knobs); i++)
 		knob_put(&knobs[i], knobs[i].base);
+	khugepaged_settle();
 }
 
 void knobs_restore(void)

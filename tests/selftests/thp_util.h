@@ -92,6 +92,7 @@ int file_read(const char *path, char *text, size_t size);
 void knobs_save(void);
 void knobs_set_base(void);
 void knobs_restore(void);
+void khugepaged_hold(void);
 bool knob_exists(const char *name);
 int knob_write(const char *name, const char *value);
 void knob_read(const char *name, char *value, size_t size);
