@@ -75,6 +75,9 @@ def newest(series: str, host: distro.Debian | distro.Rpm) -> Source | None:
 
 
 def remember(source: Source) -> None:
+    # Nearly always known: commands that begin at the same time would take away each other's part.
+    if lock.USED.exists() and lock.USED.read_text() == source.line():
+        return
     part = lock.USED.with_suffix(".part")
     part.write_text(source.line())
     part.replace(lock.USED)
