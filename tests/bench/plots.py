@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 # Colours that can be told apart by everybody, also in grey.
 COLOURS = {"stock": "#9aa0a6", "thp": "#1769aa", "upstream": "#e08e0b"}
@@ -18,8 +19,11 @@ OTHERS = ("#1769aa", "#9aa0a6", "#e08e0b", "#5f3dc4", "#2b8a3e")
 # Beyond this, small bars would not be seen beside large ones.
 SPREAD_OF_A_PLAIN_AXIS = 30
 ROW_HEIGHT, WIDTH = 2.3, 11.0
-# A panel has room for so many tests at least, so that bars are bars.
-LEAST_TESTS = 4
+# A line of panels has room for so many tests at least, so that bars are bars.
+LEAST_TESTS = 6
+SIDE_BY_SIDE = 3
+# Of all other units there is no half.
+DIVISIBLE = ("s", "share", "bytes")
 SETTINGS = {
     "svg.fonttype": "none",
     # Names inside the picture that are the same each time.
@@ -48,15 +52,26 @@ def figure_of(case: dict[str, Any]) -> Figure | None:
     kinds = list(dict.fromkeys(kind(row["test"]) for row in rows))
     if not names:
         return None
+    # Figures of few tests and one kind are small enough to stand side by side.
+    few = len(kinds) == 1 and len({row["test"] for row in rows}) <= LEAST_TESTS // SIDE_BY_SIDE
+    columns = min(len(names), SIDE_BY_SIDE) if few else len(kinds)
+    lines = math.ceil(len(names) * len(kinds) / columns)
     with matplotlib.rc_context(SETTINGS):
-        picture = Figure(figsize=(WIDTH, ROW_HEIGHT * len(names) + 0.5), layout="constrained")
-        grid = picture.subplots(len(names), len(kinds), squeeze=False, sharey="row")
-        for line, name in zip(grid, names):
+        picture = Figure(figsize=(WIDTH, ROW_HEIGHT * lines + 0.5), layout="constrained")
+        grid = picture.subplots(lines, columns, squeeze=False, sharey=False if few else "row")
+        panels = iter(grid.flat)
+        for name in names:
+            own = [row for row in rows if row["figure"] == name]
+            tests = list(dict.fromkeys(bare(row["test"]) for row in own))
+            line = [next(panels) for _ in kinds]
             for panel, one in zip(line, kinds):
-                own = [row for row in rows if row["figure"] == name and kind(row["test"]) == one]
-                draw(panel, own, case["kernels"])
+                places = {tests.index(bare(row["test"])): row for row in own if kind(row["test"]) == one}
+                draw(panel, places, case["kernels"])
+                label(panel, tests, max(len(tests), LEAST_TESTS // columns))
                 panel.set_title(f"{name}, {one}" if one else name, loc="left", fontsize=9)
-            line[0].set_ylabel(next(row["unit"] for row in rows if row["figure"] == name))
+            scale(line[0], own)
+        for panel in panels:
+            panel.set_visible(False)
         # What a kernel lacks in one panel it may have in another.
         handles = [Patch(color=colour(name, number), label=name) for number, name in enumerate(case["kernels"])]
         picture.legend(handles=handles, loc="outside upper right", ncols=len(handles), frameon=False)
@@ -67,31 +82,46 @@ def colour(kernel: str, number: int) -> str:
     return COLOURS.get(kernel, OTHERS[number % len(OTHERS)])
 
 
-def draw(panel: Axes, rows: Rows, kernels: Sequence[str]) -> None:
-    """Draw a group of bars for each test. What was not measured has none."""
+def draw(panel: Axes, places: dict[int, dict[str, Any]], kernels: Sequence[str]) -> None:
+    """Draw a group of bars for each test at its place. What was not measured has none."""
     width = 0.8 / len(kernels)
     for number, kernel in enumerate(kernels):
-        found = [(place, row["spread"].get(kernel)) for place, row in enumerate(rows)]
-        present = [(place, spread) for place, spread in found if spread]
+        present = [(place, row["spread"][kernel]) for place, row in places.items() if row["spread"].get(kernel)]
         at = [place + (number - (len(kernels) - 1) / 2) * width for place, _ in present]
         heights = [spread["median"] for _, spread in present]
         below = [spread["median"] - spread["least"] for _, spread in present]
         above = [spread["most"] - spread["median"] for _, spread in present]
         panel.bar(at, heights, width, color=colour(kernel, number))
         panel.errorbar(at, heights, [below, above], fmt="none", ecolor="#202124", elinewidth=0.8, capsize=1.5)
-    panel.set_xlim(-0.5, max(len(rows), LEAST_TESTS) - 0.5)
-    panel.set_xticks(range(len(rows)), [bare(row["test"]) for row in rows])
-    panel.tick_params(axis="x", labelrotation=30 if len(rows) > 4 else 0, labelsize=8)
-    for label in panel.get_xticklabels():
-        label.set_horizontalalignment("right" if len(rows) > 4 else "center")
-    medians = [spread["median"] for row in rows for spread in row["spread"].values() if spread]
-    above_zero = [median for median in medians if median > 0]
-    if above_zero and max(above_zero) > SPREAD_OF_A_PLAIN_AXIS * min(above_zero):
-        # With room for what is zero.
-        panel.set_yscale("symlog" if min(medians) <= 0 else "log")
-    panel.yaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def label(panel: Axes, tests: Sequence[str], room: int) -> None:
+    many = len(tests) > 4
+    panel.set_xlim(-0.5, room - 0.5)
+    panel.set_xticks(range(len(tests)), tests, ha="right" if many else "center")
+    panel.tick_params(axis="x", labelrotation=30 if many else 0, labelsize=8)
     panel.grid(axis="y", color="#00000018")
     panel.set_axisbelow(True)
+
+
+def scale(panel: Axes, rows: Rows) -> None:
+    """Choose the axis of a figure; its other panels share it."""
+    unit = rows[0]["unit"]
+    medians = [spread["median"] for row in rows for spread in row["spread"].values() if spread]
+    above_zero = [median for median in medians if median > 0]
+    panel.set_ylabel(unit)
+    if not above_zero:
+        panel.set_ylim(0, 1)
+        panel.set_yticks([0])
+    elif max(above_zero) > SPREAD_OF_A_PLAIN_AXIS * min(above_zero):
+        # With room for what is zero.
+        if min(medians) > 0:
+            panel.set_yscale("log")
+        else:
+            panel.set_yscale("symlog", linthresh=min(above_zero))
+    elif unit not in DIVISIBLE:
+        panel.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    panel.yaxis.set_major_formatter("{x:g}" if unit == "share" else EngFormatter(sep=""))
 
 
 def goals_figure(goals: Rows) -> Figure | None:
