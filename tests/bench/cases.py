@@ -79,6 +79,38 @@ def each(tests: Sequence[str], *kinds: str) -> tuple[str, ...]:
     return tuple(f"{test}.{kind}" for kind in kinds for test in tests)
 
 
+def zero_drop(thp_swap: bool, machine: str = WALL) -> Case:
+    """Return the case in which sparse huge pages are paged out, split or not, counted or timed."""
+    what = "Sparse huge pages are paged out, " + ("whole where that is possible" if thp_swap else "split")
+    timed = Case(
+        name=f"zero_drop.{'whole' if thp_swap else 'split'}",
+        title=f"{what}: time, and what is written",
+        program="bench_zero_drop",
+        tests=each(LIVE, "zram", "disk"),
+        seconds=22,
+        figures=(*times("pageout", "on_disk", "munmap"), "written", "stored", "rss"),
+        guard=(*times("pageout"), "written", "stored"),
+        thp_swap=thp_swap,
+        disk=SWAP,
+        quick=0 if thp_swap else 1,
+    )
+    if machine == WALL:
+        return timed
+    return dataclasses.replace(
+        timed,
+        name=f"{timed.name}.count",
+        title=f"{what}: instructions",
+        tests=each(LIVE, "zram"),
+        seconds=32,
+        figures=processor("pageout", "munmap"),
+        guard=processor("pageout", "munmap"),
+        machine=machine,
+        disk="",
+        rounds=2,
+        variables=SMALLER,
+    )
+
+
 def symbols(
     name: str, program: str, test: str, mib: int, kernels: tuple[str, ...] = NAMES, thp_swap: bool = True
 ) -> Case:
@@ -101,32 +133,8 @@ def symbols(
 
 
 CASES = (
-    Case(
-        name="zero_drop.split.count",
-        title="Sparse huge pages are paged out, split: instructions",
-        program="bench_zero_drop",
-        tests=each(LIVE, "zram"),
-        seconds=20,
-        figures=processor("pageout", "munmap"),
-        guard=processor("pageout", "munmap"),
-        machine=COUNT,
-        thp_swap=False,
-        rounds=2,
-        variables=SMALLER,
-    ),
-    Case(
-        name="zero_drop.whole.count",
-        title="Sparse huge pages are paged out, whole where that is possible: instructions",
-        program="bench_zero_drop",
-        tests=each(LIVE, "zram"),
-        seconds=20,
-        figures=processor("pageout", "munmap"),
-        guard=processor("pageout", "munmap"),
-        machine=COUNT,
-        rounds=2,
-        quick=0,
-        variables=SMALLER,
-    ),
+    zero_drop(thp_swap=False, machine=COUNT),
+    zero_drop(thp_swap=True, machine=COUNT),
     Case(
         name="shrink.count",
         title="Sparse huge pages are given back, dense ones judged: instructions",
@@ -151,28 +159,8 @@ CASES = (
         rounds=2,
         variables=SMALLER,
     ),
-    Case(
-        name="zero_drop.split",
-        title="Sparse huge pages are paged out, split: time, and what is written",
-        program="bench_zero_drop",
-        tests=each(LIVE, "zram", "disk"),
-        seconds=22,
-        figures=(*times("pageout", "on_disk", "munmap"), "written", "stored", "rss"),
-        guard=(*times("pageout"), "written", "stored"),
-        thp_swap=False,
-        disk=SWAP,
-    ),
-    Case(
-        name="zero_drop.whole",
-        title="Sparse huge pages are paged out, whole where that is possible: time, and what is written",
-        program="bench_zero_drop",
-        tests=each(LIVE, "zram", "disk"),
-        seconds=22,
-        figures=(*times("pageout", "on_disk", "munmap"), "written", "stored", "rss"),
-        guard=(*times("pageout"), "written", "stored"),
-        disk=SWAP,
-        quick=0,
-    ),
+    zero_drop(thp_swap=False),
+    zero_drop(thp_swap=True),
     Case(
         name="shrink",
         title="Sparse huge pages are given back, dense ones judged: time",
