@@ -75,10 +75,8 @@ def newest(series: str, host: distro.Debian | distro.Rpm) -> Source | None:
 
 
 def remember(source: Source) -> None:
-    # Nearly always known: commands that begin at the same time would take away each other's part.
-    if lock.USED.exists() and lock.USED.read_text() == source.line():
-        return
-    part = lock.USED.with_suffix(".part")
+    # Of its own, because commands may begin at the same time.
+    part = lock.USED.with_suffix(f".{os.getpid()}.part")
     part.write_text(source.line())
     part.replace(lock.USED)
 

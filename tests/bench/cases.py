@@ -79,7 +79,7 @@ def each(tests: Sequence[str], *kinds: str) -> tuple[str, ...]:
     return tuple(f"{test}.{kind}" for kind in kinds for test in tests)
 
 
-def zero_drop(thp_swap: bool, machine: str = WALL) -> Case:
+def zero_drop(*, thp_swap: bool, machine: str = WALL) -> Case:
     """Return the case in which sparse huge pages are paged out, split or not, counted or timed."""
     what = "Sparse huge pages are paged out, " + ("whole where that is possible" if thp_swap else "split")
     timed = Case(

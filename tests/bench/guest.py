@@ -92,7 +92,9 @@ class Guest:
     def key(self, kernel: Kernel) -> str:
         """Name what is measured: the kernel, the program, and the machine, wherever its files are."""
         machine = machine_of(self.case, Path(), Path(self.root.name) if self.root else None)
-        parts = (kernel.key, self.mark, qemu_version(), *machine.command(), self.case.program, *self.case.tests)
+        parts = [kernel.key, self.mark, qemu_version(), *machine.command(), self.case.program, *self.case.tests]
+        if self.case.disk == SWAP:
+            parts.append(f"{SWAP_MIB} MiB, written once")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     def boot(self, kernel: Kernel, label: str) -> Boot:

@@ -22,8 +22,8 @@ ROW_HEIGHT, WIDTH = 2.3, 11.0
 # A line of panels has room for so many tests at least, so that bars are bars.
 LEAST_TESTS = 6
 SIDE_BY_SIDE = 3
-# Of all other units there is no half.
-DIVISIBLE = ("s", "share", "bytes")
+# Of these there is no half.
+WHOLE = ("count", "instructions", "ns", "pages", "samples", "thps")
 SETTINGS = {
     "svg.fonttype": "none",
     # Names inside the picture that are the same each time.
@@ -50,6 +50,7 @@ def figure_of(case: dict[str, Any]) -> Figure | None:
     rows = [row for row in case["rows"] if row["first"] and any(row["spread"].values())]
     names = [name for name in case["figures"] if any(row["figure"] == name for row in rows)]
     kinds = list(dict.fromkeys(kind(row["test"]) for row in rows))
+    order = list(dict.fromkeys(bare(row["test"]) for row in rows))
     if not names:
         return None
     # Figures of few tests and one kind are small enough to stand side by side.
@@ -62,7 +63,7 @@ def figure_of(case: dict[str, Any]) -> Figure | None:
         panels = iter(grid.flat)
         for name in names:
             own = [row for row in rows if row["figure"] == name]
-            tests = list(dict.fromkeys(bare(row["test"]) for row in own))
+            tests = [test for test in order if any(bare(row["test"]) == test for row in own)]
             line = [next(panels) for _ in kinds]
             for panel, one in zip(line, kinds):
                 places = {tests.index(bare(row["test"])): row for row in own if kind(row["test"]) == one}
@@ -107,19 +108,20 @@ def label(panel: Axes, tests: Sequence[str], room: int) -> None:
 def scale(panel: Axes, rows: Rows) -> None:
     """Choose the axis of a figure; its other panels share it."""
     unit = rows[0]["unit"]
-    medians = [spread["median"] for row in rows for spread in row["spread"].values() if spread]
+    spreads = [spread for row in rows for spread in row["spread"].values() if spread]
+    medians = [spread["median"] for spread in spreads]
     above_zero = [median for median in medians if median > 0]
     panel.set_ylabel(unit)
-    if not above_zero:
+    if all(spread["least"] == spread["most"] == 0 for spread in spreads):
         panel.set_ylim(0, 1)
         panel.set_yticks([0])
-    elif max(above_zero) > SPREAD_OF_A_PLAIN_AXIS * min(above_zero):
+    elif above_zero and max(above_zero) > SPREAD_OF_A_PLAIN_AXIS * min(above_zero):
         # With room for what is zero.
         if min(medians) > 0:
             panel.set_yscale("log")
         else:
             panel.set_yscale("symlog", linthresh=min(above_zero))
-    elif unit not in DIVISIBLE:
+    elif unit in WHOLE:
         panel.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     panel.yaxis.set_major_formatter("{x:g}" if unit == "share" else EngFormatter(sep=""))
 
