@@ -20,6 +20,7 @@
 #define CGROUP_ROOT	"/sys/fs/cgroup"
 #define VALUE_SIZE	128
 #define KHUGEPAGED_SETTLES	10.0	/* seconds */
+#define KHUGEPAGED_UNSEEN_US	200000
 
 int file_write(const char *path, const char *text)
 {
@@ -150,15 +151,18 @@ void knobs_save(void)
  * reason to wake up, and would collapse what a test has just split. Knobs that
  * this kernel does not have are no business of most tests.
  */
-static void knob_put(const struct knob *knob, const char *value)
+static bool knob_put(const struct knob *knob, const char *value)
 {
 	char now[VALUE_SIZE];
 
 	if (file_read(knob_path(knob->name), now, sizeof(now)))
-		return;
+		return false;
 	keep_choice(now);
-	if (strcmp(now, value) && knob_write(knob->name, value))
+	if (!strcmp(now, value))
+		return false;
+	if (knob_write(knob->name, value))
 		note("could not set %s to %s", knob->name, value);
+	return true;
 }
 
 /* Its state as ps shows it, or 0 if there is no such thread to be seen. */
@@ -179,46 +183,62 @@ static char khugepaged_state(void)
 	return state;
 }
 
-/* Sent to sleep, it makes one more round first. */
+/*
+ * Sent to sleep, it makes one more round first. It is at rest if it is found
+ * asleep twice: on the way it may look so for a moment. Where it cannot be seen,
+ * as in a PID namespace, a while has to do.
+ */
 static void khugepaged_settle(void)
 {
 	double end = now() + KHUGEPAGED_SETTLES;
-	char state;
+	int asleep = 0;
 
-	while ((state = khugepaged_state()) && state != 'S') {
+	while (asleep < 2) {
+		char state = khugepaged_state();
+
+		if (!state) {
+			usleep(KHUGEPAGED_UNSEEN_US);
+			return;
+		}
 		if (now() > end) {
 			note("khugepaged does not come to rest");
 			return;
 		}
-		usleep(10000);
+		asleep = state == 'S' ? asleep + 1 : 0;
+		if (asleep < 2)
+			usleep(10000);
 	}
 }
 
 /*
- * However long it is to sleep, khugepaged wakes up when there is a first process
- * with huge pages, and may collapse what a test has mapped by PTEs. A runner with
- * a huge page behind it is that process for as long as it lives.
+ * While no process is on its list, khugepaged waits for the first one, whatever its
+ * sleeping time is, and makes a round at once: it may collapse what a test has just
+ * mapped by PTEs. A runner that has had a huge page is on the list for as long as
+ * it lives. So are its children.
  */
 void khugepaged_hold(void)
 {
 	char *memory = mmap(NULL, 2 * THP_SIZE, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (memory == MAP_FAILED)
+	if (memory == MAP_FAILED || madvise(memory, 2 * THP_SIZE, MADV_HUGEPAGE)) {
+		note("khugepaged may get in the way: %s", strerror(errno));
 		return;
-	if (!madvise(memory, 2 * THP_SIZE, MADV_HUGEPAGE))
-		touch(memory + THP_SIZE);
+	}
+	touch(memory + THP_SIZE);
 	munmap(memory, 2 * THP_SIZE);
 	khugepaged_settle();
 }
 
 void knobs_set_base(void)
 {
+	bool written = false;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(knobs); i++)
-		knob_put(&knobs[i], knobs[i].base);
-	khugepaged_settle();
+		written |= knob_put(&knobs[i], knobs[i].base);
+	if (written)
+		khugepaged_settle();
 }
 
 void knobs_restore(void)
