@@ -48,24 +48,24 @@ rebuild-check: rpms ## build the selftests again elsewhere: the same bytes? (KER
 	@$(PYTHON) -m scripts.rebuild_check $(if $(KERNEL),--kernel)
 
 image: ## disk image of the virtual host
-	@$(PYTHON) -m tests.lab.image
+	@$(PYTHON) -m lab.image
 
 vm: image ## start a virtual host, with dnf set to build/repo, and log in to it
-	@$(PYTHON) -m tests.lab.shell
+	@$(PYTHON) -m lab.shell
 
 gate: deps rpms image ## install, boot and judge the kernel in a virtual host (DEBUG=1: the debug kernel, with churn)
-	@$(PYTHON) -m tests.lab.gate $(if $(DEBUG),--debug)
+	@$(PYTHON) -m tests.kernel.gate $(if $(DEBUG),--debug)
 
 matrix: deps rpms image ## selftests on cgroup v1 and v2, swap on zram and on a disk, 1 and 2 NUMA nodes
-	@$(PYTHON) -m tests.lab.matrix
+	@$(PYTHON) -m tests.kernel.matrix
 
 vm-selftests: deps tree rpms image ## the base kernel's own vm selftests: none worse than on the stock kernel
-	@$(PYTHON) -m tests.lab.vm_selftests
+	@$(PYTHON) -m tests.kernel.vm_selftests
 
 static: deps tree ## patches, headers, style, scripts, the Ansible collection
-	@$(VENV)/ruff check . && $(VENV)/mypy scripts tests/lab tests/bench tests/fleet tools tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
+	@$(VENV)/ruff check . && $(VENV)/mypy scripts lab bench tests/verdicts.py tests/fleet tests/kernel tests/mutation tools tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
 	@$(PYTHON) -m scripts.collection --link && MYPYPATH=build/collections $(VENV)/mypy --explicit-package-bases -p ansible_collections.kernel_thp.fleet
-	@$(VENV)/python -m pytest -q -n 2 tests/static
+	@$(VENV)/python -m pytest -q -n 2 tests/unit
 
 collection: deps ## archive of the Ansible collection for fleets, in build/galaxy/
 	@$(PYTHON) -m scripts.collection
@@ -90,7 +90,7 @@ fleet-full: deps rpms image ## every way in which a rollout can fail, and back (
 	@$(VENV)/python -m pytest -s -v --go-on tests/fleet
 
 fleet-scale: deps ## what a rollout itself costs the controller, with 20 and with 200 simulated hosts
-	@$(VENV)/python -m tests.bench.fleet_scale
+	@$(VENV)/python -m bench.fleet_scale
 
 molecule: deps rpms image ## each role of the Ansible collection by itself, on a virtual host
 	@$(VENV)/python -m tests.fleet.roles
@@ -102,16 +102,16 @@ series-check: deps tree ## compile every prefix of the series for each variant: 
 	@$(PYTHON) -m scripts.series_check
 
 prove: deps tree ## show that the selftests a patch names fail without it (PATCH=8: for that one)
-	@$(PYTHON) -m scripts.prove $(PATCH)
+	@$(PYTHON) -m tests.mutation.run $(PATCH)
 
 # ONLY=CASE or ONLY=CASE:TEST measures that alone, ANEW=1 what was measured before, ROUNDS=9 that often; PLAN=1 says what would run.
 BENCH = $(if $(QUICK),--quick) $(if $(ONLY),--only '$(ONLY)') $(if $(ANEW),--anew) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PLAN),--plan)
 
 bench: deps tree ## stock kernel, kernel-thp and Linux 6.12 side by side: build/bench/report.html (QUICK=1: less of it)
-	@$(VENV)/python -m tests.bench.run $(BENCH)
+	@$(VENV)/python -m bench.run $(BENCH)
 
-bench-check: bench ## the benchmark, and no ratio of it worse than in tests/bench/baseline.json
-	@$(VENV)/python -m tests.bench.baseline $(if $(QUICK),--quick)
+bench-check: bench ## the benchmark, and no ratio of it worse than in bench/baseline.json
+	@$(VENV)/python -m bench.baseline $(if $(QUICK),--quick)
 
 check: static package gate fleet ## everything; what CI runs
 	@$(HOSTS) tests/kernel tests/tuned tests/tools --ignore=tests/kernel/test_two_releases.py

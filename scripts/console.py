@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-# Defined in the one part that has to stand alone on a host.
-from tools.thp_validate.errors import UserError as UserError
+from scripts.errors import UserError as UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"

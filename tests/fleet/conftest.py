@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lab import repo
 from scripts.console import BUILD, ROOT, say
 from tests.fleet import play, releases, table
 from tests.fleet.hosts import Fleet
@@ -18,7 +19,6 @@ from tests.fleet.memory import Memory
 from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator
 from tests.fleet.table import Row
-from tests.lab import repo
 
 FLEET = BUILD / "fleet"
 HERE = Path(__file__).resolve().parent

@@ -5,10 +5,10 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping
 
+from lab.snapshots import PROFILE
 from tests.fleet import play
 from tests.fleet.hosts import Fleet, Member, State
 from tests.fleet.releases import Release
-from tests.lab.prepared import PROFILE
 
 # Of the profile thp-shrinker, see tests/tuned.
 SHRINKER = {"enabled": "always", "defrag": "madvise", "shrink_underused": "1", "underused_max_ptes_none": "409"}

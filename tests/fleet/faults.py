@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from lab.vm import DeadHost
 from scripts.console import UserError
 from tests.fleet.hosts import Member
-from tests.lab.vm import DeadHost
 
 ANNOUNCE = Path(__file__).with_name("announce.py")
 SCRIPT = "/root/announce.py"

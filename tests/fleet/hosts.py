@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab import snapshots
+from lab.host import Host
+from lab.snapshots import Recipe
+from lab.vm import Vm
 from scripts.console import say
-from tests.lab import prepared
-from tests.lab.host import Host
-from tests.lab.prepared import Recipe
-from tests.lab.vm import Vm
 
 LOOK = Path(__file__).with_name("look.py")
 SETTLED = (
@@ -108,7 +108,7 @@ class Fleet:
     def __getitem__(self, name: str) -> Member:
         return self.members[name]
 
-    def start(self, *names: str, recipe: Recipe = prepared.MEMBER) -> None:
+    def start(self, *names: str, recipe: Recipe = snapshots.MEMBER) -> None:
         """Start fresh hosts, all at once; one of the same name that is there goes."""
         saved = recipe.build()
         for name in names:

@@ -10,10 +10,10 @@ import hashlib
 import json
 from pathlib import Path
 
+from lab import image, repo
 from scripts import collection
 from scripts.console import BUILD
 from tests.fleet.table import Row
-from tests.lab import image, repo
 
 FILE = BUILD / "fleet" / "passed.json"
 HERE = Path(__file__).resolve().parent

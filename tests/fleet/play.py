@@ -19,9 +19,9 @@ from typing import Any
 
 import jsonschema
 
+from lab.vm import sockets
 from scripts import collection
 from scripts.console import BUILD, HEARTBEAT, UserError, run_logged, say
-from tests.lab.vm import sockets
 
 PLACE = BUILD / "fleet" / "collections"
 HOME = BUILD / "fleet" / "ansible"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from lab import repo
 from tests.fleet.repositories import Published
-from tests.lab import repo
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.lab import repo
+from lab import repo
 
 # What a rollout installs, by default; the first three are of one release.
 KERNEL = ("kernel-thp", "kernel-thp-core", "kernel-thp-modules")

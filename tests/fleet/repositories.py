@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from lab import repo
 from scripts import signing
-from tests.lab import repo
 
 INDEX = Path("repodata") / "repomd.xml"
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab import image
 from tests.fleet import play, table
 from tests.fleet.hosts import Fleet, Member, State
 from tests.fleet.play import Run
 from tests.fleet.table import Row
-from tests.lab import image
 
 Variables = Mapping[str, Any]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from lab.vm import BOOT_TIMEOUT
 from tests.fleet import expect, faults
 from tests.fleet.hosts import Fleet, Member
 from tests.fleet.play import Run
 from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator
-from tests.lab.vm import BOOT_TIMEOUT
 
 NAMES, BATCH = ("alpha", "bravo", "charlie"), ("bravo", "charlie")
 SOAK = "kernel_thp.fleet.gate : Wait for the end of the soak"

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from lab import upstream
+from lab.snapshots import LARGE_MEMBER, PROFILE
 from tests.fleet import expect
 from tests.fleet.hosts import Fleet
 from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator, Outcome
-from tests.lab import upstream
-from tests.lab.prepared import LARGE_MEMBER, PROFILE
 
 NAMES = ("alpha", "bravo")
 OURS = f"{PROFILE} thp-shrinker"

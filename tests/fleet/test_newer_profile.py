@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab import newer_profile
 from tests.fleet import expect
 from tests.fleet.hosts import Fleet, Member, State
 from tests.fleet.published import published as published
@@ -16,7 +17,6 @@ from tests.fleet.published import repository as repository
 from tests.fleet.releases import Release
 from tests.fleet.repositories import Published
 from tests.fleet.rollouts import Operator
-from tests.lab import newer_profile
 
 PROFILES = "tuned-profiles-thp-"
 

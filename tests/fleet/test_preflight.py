@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lab import repo
 from tests.fleet import expect, faults, repositories
 from tests.fleet.hosts import Fleet, Member
 from tests.fleet.rollouts import Operator, Outcome
-from tests.lab import repo
 
 FAILING, OTHERS = "alpha", ("bravo", "charlie")
 NAMES = (FAILING, *OTHERS)

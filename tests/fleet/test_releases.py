@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from lab import second_release
 from tests.fleet import expect
 from tests.fleet.hosts import Fleet, State
 from tests.fleet.published import published as published
@@ -17,7 +18,6 @@ from tests.fleet.published import repository as repository
 from tests.fleet.releases import KERNEL, Release
 from tests.fleet.repositories import Published
 from tests.fleet.rollouts import Operator
-from tests.lab import second_release
 
 NAMES = ("alpha", "bravo")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from lab import repo
 from tests.fleet import expect, faults, repositories
 from tests.fleet.balancer import Balancer
 from tests.fleet.hosts import Fleet
 from tests.fleet.play import Run
 from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator
-from tests.lab import repo
 
 CANARY, SECOND = "alpha", ("bravo", "charlie")
 GOOD = (CANARY, *SECOND)

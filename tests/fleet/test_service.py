@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from lab import repo
+from lab.snapshots import PROFILE
 from tests.fleet import expect, repositories
 from tests.fleet.balancer import Balancer
 from tests.fleet.hosts import Fleet, Member, State
 from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator, Outcome
-from tests.lab import repo
-from tests.lab.prepared import PROFILE
 
 NAME = "alpha"
 SOAK = "kernel_thp.fleet.gate : Wait for the end of the soak"

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab import gate, prepared
-from tests.lab.prepared import Recipe
-from tests.lab.results import Results
-from tests.lab.vm import RUN, Vm
+from lab import snapshots
+from lab.snapshots import Recipe
+from lab.vm import RUN, Vm
+from tests.kernel import gate
+from tests.kernel.results import Results
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +22,7 @@ def results() -> Results:
 @pytest.fixture(scope="module")
 def host(request: pytest.FixtureRequest) -> Iterator[Vm]:
     """A host that is prepared as the file's RECIPE says; without one, it runs the stock kernel."""
-    recipe: Recipe = getattr(request.module, "RECIPE", prepared.STOCK)
+    recipe: Recipe = getattr(request.module, "RECIPE", snapshots.STOCK)
     with recipe.build().machine(RUN / request.module.__name__.removeprefix("tests.")) as vm:
         vm.wait_ssh()
         yield vm

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lab.vm import DeadHost, Vm
+from lab.vm import DeadHost, Vm
 
 VERSION = "9.9.9-1.x86_64+thp"
 ENTRIES = "/efi/loader/entries"

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from tests.lab import gate
-from tests.lab.results import Results
+from scripts.flavours import CLOUD
+from tests.kernel import gate
+from tests.kernel.results import Results
 from tools.thp_validate.judge import parse_required
 
 REQUIRED = [want.name for want in parse_required(gate.REQUIRED.read_text(), gate.REQUIRED.name)]
@@ -35,6 +36,6 @@ def test_the_kernel_is_ours_and_the_stock_one_still_boots(results: Results) -> N
 
 
 def test_results_are_written(results: Results) -> None:
-    written = json.loads((gate.GATE / "results.json").read_text())
+    written = json.loads((gate.folder(CLOUD) / "results.json").read_text())
     assert written["verdict"] == results.verdict
-    assert (gate.GATE / "junit.xml").exists()
+    assert (gate.folder(CLOUD) / "junit.xml").exists()

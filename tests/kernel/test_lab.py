@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from lab import image, repo
+from lab.vm import RUN, DeadHost, NoAnswer, Vm
 from scripts.console import ROOT, UserError
-from tests.lab import image, repo
-from tests.lab.vm import RUN, DeadHost, NoAnswer, Vm
 
 # Starts a host, says so, and waits for an answer that cannot come so soon.
 HOLDER = """
 import sys
 from pathlib import Path
 from scripts.console import main
-from tests.lab import image
-from tests.lab.vm import Vm
+from lab import image
+from lab.vm import Vm
 
 def command():
     with Vm(image.build(), Path(sys.argv[1]), sys.argv[2]) as vm:

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab import gate, repo
-from tests.lab.vm import Vm
+from lab import repo
+from lab.vm import Vm
+from scripts.flavours import CLOUD
 
 TRANSACTION = 600.0
 
@@ -23,7 +24,7 @@ def repository(host: Vm) -> Iterator[None]:
 
 
 def uname(host: Vm) -> str:
-    return host.run(f"rpm -q --qf '{gate.UNAME_FORMAT}' {gate.PACKAGE}").text
+    return host.run(f"rpm -q --qf '{CLOUD.uname_format}' {CLOUD.core}").text
 
 
 def entries(host: Vm) -> list[str]:
@@ -47,7 +48,7 @@ def test_modules_that_come_later_renew_the_initramfs_and_leave_one_entry(host: V
     host.run("dnf -y install kernel-thp", timeout=TRANSACTION)
     assert entries(host) == [f"lab-{uname(host)}+3.conf"]
     assert initramfs_made(host) > before
-    host.run(f"rpm -V {gate.PACKAGE} kernel-thp-modules")
+    host.run(f"rpm -V {CLOUD.core} kernel-thp-modules")
 
 
 def test_removal_leaves_nothing_but_the_stock_kernel(host: Vm) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import next_release, repo
-from tests.lab.host import Host
-from tests.lab.vm import Vm
+from lab import next_release, repo
+from lab.host import Host
+from lab.vm import Vm
 
 TRANSACTION = 600.0
 PARTS = ("kernel-thp", "kernel-thp-core", "kernel-thp-modules")

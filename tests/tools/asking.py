@@ -8,8 +8,8 @@ from typing import Any
 
 import jsonschema
 
+from lab.vm import Vm
 from scripts.console import ROOT
-from tests.lab.vm import Vm
 
 SCHEMA = json.loads((ROOT / "tools" / "thp-validate.schema.json").read_text())
 SPARSE = Path(__file__).with_name("sparse.py")

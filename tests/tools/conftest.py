@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab import repo
+from lab.host import Host
+from lab.vm import Vm
 from tests.kernel.conftest import host as host
-from tests.lab import repo
-from tests.lab.host import Host
-from tests.lab.vm import Vm
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,9 +10,9 @@ import json
 import jsonschema
 import pytest
 
-from tests.lab import prepared
-from tests.lab.host import Host
-from tests.lab.vm import Vm
+from lab import snapshots
+from lab.host import Host
+from lab.vm import Vm
 from tests.tools.asking import (
     GROUP,
     SAID,
@@ -25,7 +25,7 @@ from tests.tools.asking import (
     wrong,
 )
 
-RECIPE = prepared.KERNEL_THP
+RECIPE = snapshots.KERNEL_THP
 SELFTESTS_TIMEOUT = 1200.0
 
 

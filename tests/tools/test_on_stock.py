@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.lab.host import Host
-from tests.lab.vm import Vm
+from lab.host import Host
+from lab.vm import Vm
 from tests.tools.asking import COUNT, ask, expect_exact, set_knob, start_sparse, stop_sparse, wrong
 
 

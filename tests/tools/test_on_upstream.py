@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.lab import prepared
-from tests.lab.host import Host
-from tests.lab.vm import Vm
+from lab import snapshots
+from lab.host import Host
+from lab.vm import Vm
 from tests.tools.asking import ask, expect_exact, set_knob, start_sparse, stop_sparse, wrong
 
-RECIPE = prepared.UPSTREAM
+RECIPE = snapshots.UPSTREAM
 
 
 def test_upstream_kernel_is_degraded_and_told_from_ours(host: Vm) -> None:

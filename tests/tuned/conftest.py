@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import repo
-from tests.lab.host import Host
-from tests.lab.prepared import Recipe
-from tests.lab.tuned import LOG, THP, VARIABLES, Tuned, Values
-from tests.lab.vm import RUN
+from lab import repo
+from lab.host import Host
+from lab.snapshots import Recipe
+from lab.vm import RUN
+from tests.tuned.daemon import LOG, THP, VARIABLES, Tuned, Values
 
 PROFILES = "tuned-profiles-thp"
 # Nothing a kernel begins with and nothing a profile sets, so that whatever returns or stays can be told apart.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.lab.tuned import Tuned, Values
+from tests.tuned.daemon import Tuned, Values
 
 SHRINKER = {
     "enabled": "always",

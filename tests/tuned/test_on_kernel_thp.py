@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from lab import snapshots
+from lab.host import Host
+from lab.vm import Vm
 from scripts.console import UserError
-from tests.lab import prepared
-from tests.lab.host import Host
-from tests.lab.tuned import THP, VARIABLES, Tuned, Values
-from tests.lab.vm import Vm
+from tests.tuned.daemon import THP, VARIABLES, Tuned, Values
 from tests.tuned.expected import BASELINE, SHRINKER, TIGHT, in_force
 
-RECIPE = prepared.KERNEL_THP
+RECIPE = snapshots.KERNEL_THP
 
 
 def writes(vm: Vm, action: str) -> list[str]:

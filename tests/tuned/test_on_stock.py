@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lab import prepared
-from tests.lab.host import Host
-from tests.lab.tuned import LOG, Tuned, Values
+from lab import snapshots
+from lab.host import Host
+from tests.tuned.daemon import LOG, Tuned, Values
 
-RECIPE = prepared.STOCK
+RECIPE = snapshots.STOCK
 
 
 def refusal(tuned: Tuned) -> str:

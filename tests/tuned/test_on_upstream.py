@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lab import prepared
-from tests.lab.tuned import THP, Tuned, Values
+from lab import snapshots
+from tests.tuned.daemon import THP, Tuned, Values
 
-RECIPE = prepared.UPSTREAM
+RECIPE = snapshots.UPSTREAM
 ON = {"enabled": "always", "defrag": "madvise", "shrink_underused": "1"}
 
 

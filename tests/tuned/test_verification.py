@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.lab import prepared
-from tests.lab.host import Host
-from tests.lab.tuned import LOG, THP, VARIABLES, Tuned, Values
+from lab import snapshots
+from lab.host import Host
+from tests.tuned.daemon import LOG, THP, VARIABLES, Tuned, Values
 from tests.tuned.expected import BASELINE, TIGHT, in_force
 
-RECIPE = prepared.KERNEL_THP
+RECIPE = snapshots.KERNEL_THP
 # What tuned's own verification lets pass while enabled is madvise, whatever is asked for: files and options that do not
 # exist, another name of an option, a value it does not know, a choice of values. [vm] also replaces what ours asks for.
 FALSE_PASSES = f"""\

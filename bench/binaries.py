@@ -1,0 +1,83 @@
+"""What runs in a guest of the benchmark: programs compiled from C, and the scripts of workload `programs`."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.kernels import HERE, OUT, compiler
+from lab import direct_boot
+from scripts.console import BUILD, ROOT, run_logged, step
+
+SELFTESTS = ROOT / "tests" / "selftests"
+SCRIPTS = HERE / "programs"
+# Static, for an initramfs without libraries. Without -g, or another comment would make another program of it.
+FLAGS = ("-static", "-O2", "-pthread", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-I", str(SELFTESTS))
+
+
+def sources() -> list[Path]:
+    """Return the programs' main files."""
+    return sorted([*HERE.glob("bench_*.c"), *HERE.glob("thp_*.c")])
+
+
+def shared() -> list[Path]:
+    """Return what is part of every program: of the benchmark's own files those that are named after none."""
+    own = [path for path in sorted(HERE.glob("*.c")) if not path.name.startswith(("bench_", "thp_", "zero_"))]
+    return [*own, *(SELFTESTS / f"{name}.c" for name in ("thp_run", "thp_sysfs", "thp_memory"))]
+
+
+def digest(paths: Sequence[Path]) -> str:
+    total = hashlib.sha256()
+    for path in paths:
+        total.update(f"{path.name}\n".encode() + path.read_bytes())
+    return total.hexdigest()[:16]
+
+
+def build() -> Path:
+    """Return the directory with all programs, compiled unless that has been done."""
+    headers = sorted([*HERE.glob("*.h"), *SELFTESTS.glob("*.h")])
+    mark = hashlib.sha256(f"{digest([*sources(), *shared(), *headers])}{FLAGS}{compiler()}".encode()).hexdigest()[:16]
+    folder = OUT / "binaries" / mark
+    OUT.mkdir(parents=True, exist_ok=True)
+    with (OUT / "binaries.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if not folder.exists():
+            with step("compile the programs of the benchmark"):
+                shutil.rmtree(folder.parent, ignore_errors=True)
+                part = folder.with_suffix(".part")
+                part.mkdir(parents=True)
+                for source in sources():
+                    compile_one(source, part / source.stem)
+                part.replace(folder)
+    return folder
+
+
+def compile_one(source: Path, program: Path) -> None:
+    command = ["gcc", *FLAGS, "-o", str(program), str(source), *map(str, shared())]
+    log = BUILD / "logs" / "bench-programs.log"
+    run_logged(command, log, source.stem, "read the log; `make deps` installs a compiler")
+
+
+def files(program: str) -> list[Path]:
+    """Return what a program consists of, itself first. Samplers run other programs, so they have all of them."""
+    if program == SCRIPTS.name:
+        return [SCRIPTS / SCRIPTS.name, SCRIPTS / "enter.sh", *sorted(SCRIPTS.glob("*.py"))]
+    folder = build()
+    others = sorted(folder.iterdir()) if program == "bench_symbols" else []
+    return [folder / program, *(path for path in others if path.name != program)]
+
+
+def archive(program: str) -> tuple[Path, str]:
+    """Pack a program for the quick bench; return the archive, and a mark that says what is in it."""
+    parts = files(program)
+    folder = OUT / "archives" / program
+    folder.mkdir(parents=True, exist_ok=True)
+    return direct_boot.base_archive(parts, folder), digest([*parts, direct_boot.INIT])
+
+
+def listed(program: str) -> list[str]:
+    """Return the tests of a program."""
+    return direct_boot.listed(build() / program)

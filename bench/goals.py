@@ -1,0 +1,66 @@
+"""What the variant has to reach in the benchmark, and whether it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.kernels import STOCK, THP, UPSTREAM
+from bench.ratios import Row, Spread
+
+MET, MISSED, UNKNOWN = "met", "missed", "not measured"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A figure of kernel-thp is at most `most`, or at least `least`: its ratio to that of `over`, if that is given."""
+
+    text: str
+    case: str
+    test: str
+    figure: str
+    over: str = ""
+    most: float | None = None
+    least: float | None = None
+
+    @property
+    def wish(self) -> str:
+        bound = f"at most {self.most:g}" if self.most is not None else f"at least {self.least:g}"
+        return f"{bound} of {self.over}" if self.over else bound
+
+
+@dataclass(frozen=True)
+class Judged:
+    goal: Goal
+    found: Spread | None
+    verdict: str
+
+
+GOALS = (
+    Goal("sparse huge page given back", "shrink.count", "sparse_40", "per_thp_cpu", UPSTREAM, most=0.5),
+    Goal("dense huge page judged", "shrink.count", "dense_512", "per_thp_cpu", UPSTREAM, most=1),
+    Goal("dense in the last bytes only", "shrink.count", "dense_512_last", "per_thp_cpu", UPSTREAM, most=1),
+    Goal("huge page faulted in, less its clearing", "fault.count", "fault_1", "fault_net", STOCK, most=1.02),
+    Goal("huge page freed", "fault.count", "fault_1", "free", STOCK, most=1.02),
+    Goal("zram, worst case: instructions", "zero_drop.split.count", "worst.zram", "pageout_cpu", STOCK, most=1.02),
+    Goal("zram, worst case: time", "zero_drop.split", "worst.zram", "pageout_time", STOCK, most=1.02),
+    # What the posting of 2021 reached, see the workload.
+    Goal("zram, best case: time", "zero_drop.split", "best.zram", "pageout_time", STOCK, most=0.4964),
+    Goal("disk, best case: time", "zero_drop.split", "best.disk", "on_disk_time", STOCK, most=0.0503),
+    # What the posting of 2024 reached.
+    Goal("survives with a limit of 470", "oom", "oom_470", "survived", least=1),
+    Goal("tight memory: used huge pages that are kept", "programs", "mix.shrinker", "kept", UPSTREAM, least=1),
+    Goal("tight memory: unused memory that is left", "programs", "mix.shrinker", "wasted", most=0.1),
+)
+
+
+def judge(goal: Goal, rows: Sequence[Row]) -> Judged:
+    found = None
+    for row in rows:
+        if (row.case, row.test, row.figure) == (goal.case, goal.test, goal.figure):
+            found = row.ratio(THP, goal.over) if goal.over else row.of(THP)
+    if found is None:
+        return Judged(goal, None, UNKNOWN)
+    low_enough = goal.most is None or found.median <= goal.most
+    high_enough = goal.least is None or found.median >= goal.least
+    return Judged(goal, found, MET if low_enough and high_enough else MISSED)

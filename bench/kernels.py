@@ -1,0 +1,177 @@
+"""The kernels that are compared, each built once: the base kernel, the same with the series, and upstream's 6.12.
+
+All have one configuration and one compiler. What upstream's Kconfig does not know is said and left out there.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import direct_boot, upstream
+from lab.kernel_build import Place, refused
+from scripts import distro, kconfig, lock, series
+from scripts.console import BUILD, UserError, say, step
+
+HERE = Path(__file__).resolve().parent
+OUT = BUILD / "bench"
+CONFIG = HERE / "kernel.config"
+STOCK, THP, UPSTREAM = "stock", "thp", "upstream"
+NAMES = (STOCK, THP, UPSTREAM)
+UPSTREAM_PACKAGE = "linux-source-6.12"
+# qemu chains no translated block that lies on two pages of code, which costs some 30 ns each time it runs. Where a
+# function lies is chance, and in one of the kernels the loop over the tail pages of a freed huge page fell on two
+# pages: 16 us for each huge page. Functions of that file therefore begin a page.
+PLACEMENT = "CFLAGS_page_alloc.o=-falign-functions=4096"
+# Kconfig asks nobody about this one.
+THP_SWAP = re.compile(r"(?m)^(config THP_SWAP\n\tdef_bool) [yn]$")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """`key` changes when anything does that the kernel is made from."""
+
+    name: str
+    version: str
+    thp_swap: bool
+    key: str
+    image: Path
+
+    @property
+    def label(self) -> str:
+        return self.image.name.partition(".")[0]
+
+    @property
+    def config(self) -> Path:
+        return self.image.with_suffix(".config")
+
+
+@dataclass(frozen=True)
+class Source:
+    """`prepare` puts it into the folder; `mark` tells any two sources apart."""
+
+    version: str
+    mark: str
+    folder: Path
+    prepare: Callable[[], None]
+
+
+def wanted() -> dict[str, str]:
+    return {**kconfig.parse(direct_boot.CONFIG.read_text()), **kconfig.parse(CONFIG.read_text())}
+
+
+def configuration() -> Path:
+    """Write the configuration that all kernels are built from."""
+    path = OUT / "kernel.config"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{option}={value}\n" for option, value in wanted().items()))
+    return path
+
+
+def of_tree(commit: str) -> Source:
+    """Return a commit of the tree as it is now; what is not committed there is not measured."""
+    base = lock.used()
+    _, tree = series.place(base)
+    if not tree.exists:
+        raise UserError(f"there is no tree at {tree.folder}", "run `make tree`")
+    # HEAD would be that of the worktree itself.
+    commit = tree.git("rev-parse", commit)
+    folder = OUT / "src" / f"linux-{base.series}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    mark = tree.git("rev-parse", f"{commit}^{{tree}}")
+    return Source(base.version, mark, folder, lambda: tree.worktree(folder, commit))
+
+
+def of_upstream() -> Source:
+    """Return the distribution's source of 6.12, which apt has checked."""
+    package = upstream.package(UPSTREAM_PACKAGE)
+    match = re.search(r"_(\d+(?:\.\d+)+)-", package.name)
+    if not match:
+        raise UserError(f"{package} does not name its version", f"delete it, then download {UPSTREAM_PACKAGE} again")
+    folder = OUT / "src" / f"linux-{match[1]}"
+
+    def unpack() -> None:
+        if folder.exists():
+            return
+        with step(f"unpack {package.name}"), distro.scratch(OUT / "src" / "unpack") as part:
+            subprocess.run(["dpkg-deb", "-x", str(package), str(part)], check=True)
+            tarball = part / "usr" / "src" / f"{UPSTREAM_PACKAGE}.tar.xz"
+            (part / "source").mkdir()
+            command = ["tar", "-x", "--strip-components=1", "-C", str(part / "source"), "-f", str(tarball)]
+            subprocess.run(command, check=True)
+            (part / "source").replace(folder)
+
+    return Source(match[1], package.name, folder, unpack)
+
+
+SOURCES: dict[str, Callable[[], Source]] = {
+    STOCK: lambda: of_tree("base"),
+    THP: lambda: of_tree("HEAD"),
+    UPSTREAM: of_upstream,
+}
+
+
+def compiler() -> str:
+    return subprocess.run(["gcc", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+
+def set_thp_swap(source: Path, on: bool) -> None:
+    """Say in the source whether huge pages are swapped out whole; a file that says so already is not touched."""
+    path = source / "mm" / "Kconfig"
+    text = path.read_text()
+    new, found = THP_SWAP.subn(rf"\g<1> {'y' if on else 'n'}", text)
+    if found != 1:
+        raise UserError(f"{path} has THP_SWAP in another form", f"adapt THP_SWAP in {__file__}")
+    if new != text:
+        path.write_text(new)
+
+
+def lacks(kernel: Kernel) -> list[str]:
+    """Return what the configuration asks for and this kernel does not have."""
+    return refused(wanted(), kconfig.parse(kernel.config.read_text()))
+
+
+@functools.cache
+def find(name: str, thp_swap: bool = True) -> Kernel:
+    """Return what a kernel is now, whether it has been built or not."""
+    source = SOURCES[name]()
+    label = name if thp_swap else f"{name}-split-swap"
+    parts = (source.mark, configuration().read_text(), PLACEMENT, label, compiler())
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return Kernel(name, source.version, thp_swap, key, OUT / "kernels" / f"{label}.{key}.bzImage")
+
+
+def build(name: str, thp_swap: bool = True) -> Kernel:
+    """Return a kernel, which is built unless that has been done."""
+    kernel = find(name, thp_swap)
+    if not kernel.image.exists():
+        with step(f"build the {kernel.label} kernel"):
+            make(kernel, SOURCES[name]())
+    return kernel
+
+
+def make(kernel: Kernel, source: Source) -> None:
+    source.prepare()
+    set_thp_swap(source.folder, kernel.thp_swap)
+    place = Place(source.folder, OUT / "objects" / source.folder.name, BUILD / "logs" / f"bench-{kernel.label}.log")
+    missing = place.configure(configuration())
+    if missing and kernel.name == UPSTREAM:
+        say(f"  Linux {kernel.version} does not have {', '.join(missing)}")
+    elif missing:
+        raise UserError(f"{CONFIG} asks for {missing[0]}, Kconfig does not grant it", "mend that file")
+    if (place.configuration().get("CONFIG_THP_SWAP", "n") == "y") is not kernel.thp_swap:
+        raise UserError(f"CONFIG_THP_SWAP of the {kernel.label} kernel is not what was asked for", f"read {place.log}")
+    built = place.image(kernel.label, PLACEMENT)
+    kernel.image.parent.mkdir(parents=True, exist_ok=True)
+    for old in kernel.image.parent.glob(f"{kernel.label}.*"):
+        old.unlink()
+    shutil.copyfile(place.objects / ".config", kernel.config)
+    part = kernel.image.with_suffix(".part")
+    shutil.copyfile(built, part)
+    part.replace(kernel.image)

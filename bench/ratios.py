@@ -1,0 +1,87 @@
+"""Ratios between kernels: taken within a round, shown as median, least and most of all rounds."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.results import Boots, Figure, Figures
+
+PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Spread:
+    median: float
+    least: float
+    most: float
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    return Spread(statistics.median(values), min(values), max(values)) if values else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of one test: for each kernel a value by round, None where there is none."""
+
+    case: str
+    test: str
+    figure: str
+    unit: str
+    values: Mapping[str, Sequence[float | None]]
+
+    def of(self, kernel: str) -> Spread | None:
+        return spread([value for value in self.values.get(kernel, ()) if value is not None])
+
+    def ratio(self, kernel: str, over: str) -> Spread | None:
+        """Return the kernel's value by that of another; nothing where that is zero, or either did not measure."""
+        pairs = zip(self.values.get(kernel, ()), self.values.get(over, ()))
+        return spread([value / other for value, other in pairs if value is not None and other])
+
+
+def fault_net(named: Mapping[str, Figure]) -> Figure:
+    """Return what a fault takes without clearing the huge page, which is most of it and the same on every kernel."""
+    return Figure(named["fault"].value - named["clear"].value, named["fault"].unit)
+
+
+def freed_by_cpu(named: Mapping[str, Figure]) -> Figure:
+    """Return how much memory is given back in a second of processor time."""
+    seconds = named["per_thp_cpu"].value * named["given_back"].value / 1e9
+    return Figure(named["freed"].value * PAGE_BYTES / seconds, "bytes/s")
+
+
+DERIVED = {"fault_net": fault_net, "freed_by_cpu": freed_by_cpu}
+
+
+def with_derived(figures: Figures) -> Figures:
+    """Return the figures, and those that can be made from them."""
+    found = {test: dict(named) for test, named in figures.items()}
+    for named in found.values():
+        for name, derive in DERIVED.items():
+            with contextlib.suppress(KeyError, ZeroDivisionError):
+                named[name] = derive(named)
+    return found
+
+
+def rows(case: str, rounds: Sequence[Boots], kernels: Iterable[str]) -> list[Row]:
+    """Return all figures of a case, in the order in which they were printed first."""
+    figures = [{kernel: with_derived(boot.figures) for kernel, boot in boots.items()} for boots in rounds]
+    units: dict[tuple[str, str], str] = {}
+    for boots in figures:
+        for tests in boots.values():
+            for test, named in tests.items():
+                units.update({(test, name): figure.unit for name, figure in named.items()})
+    order = list(kernels)
+    found = []
+    for (test, name), unit in units.items():
+        values = {kernel: [_value(boots.get(kernel, {}), test, name) for boots in figures] for kernel in order}
+        found.append(Row(case, test, name, unit, values))
+    return found
+
+
+def _value(figures: Figures, test: str, name: str) -> float | None:
+    figure = figures.get(test, {}).get(name)
+    return None if figure is None else figure.value

@@ -1,0 +1,144 @@
+"""Write what the benchmark found: report.json for programs, report.html with the plots, table.md for a README."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from bench import cases, goals, kernels, page, plain_text, ratios
+from bench.cases import COUNT, NATIVE, Case
+from bench.guest import machine_of, qemu_version
+from bench.kernels import OUT
+from bench.ratios import Row, Spread
+from bench.results import Boots
+
+REPORT = OUT / "report.json"
+PAGE = OUT / "report.html"
+TABLE = OUT / "table.md"
+# Looked for, not made.
+MOST_ROUNDS = 50
+STATEMENT = (
+    "Shown by software emulation: how many instructions a kernel executes for a piece of work, exactly and repeatably; "
+    "how often it does what; how much memory is used, given back, and written to swap; who is killed for lack of it.",
+    "Not shown by it: anything about the TLB, so neither what a huge page is worth to the program that uses it nor "
+    "what flushing costs; caches and the bandwidth of memory, so reading a page costs the same wherever it is; what "
+    "processors pay for a lock or an interrupt that they share; the speed of a real disk, because the emulated one is "
+    "the page cache of this machine. Time on the emulated machine is time of translated instructions. A ratio of two "
+    "such times carries over to a host as far as both kernels execute the same kinds of instructions.",
+)
+# The meaning of a unit where a nanosecond is an instruction.
+COUNTED = {"ns": "instructions", "bytes/s": "bytes per 10⁹ instructions"}
+
+
+def unit_of(case: Case, unit: str) -> str:
+    return COUNTED.get(unit, unit) if case.machine == COUNT else unit
+
+
+def shown(case: Case, row: Row) -> bool:
+    """Leave out time that has passed where instructions are counted: they are the processor's time."""
+    return not (case.machine == COUNT and row.unit == "s")
+
+
+def plain(found: Spread | None) -> dict[str, float] | None:
+    return asdict(found) if found else None
+
+
+def ratio_name(pair: tuple[str, str]) -> str:
+    return "/".join(pair)
+
+
+def row_entry(case: Case, row: Row) -> dict[str, Any]:
+    return {
+        "test": row.test,
+        "figure": row.figure,
+        "unit": unit_of(case, row.unit),
+        "first": row.figure in case.figures or not case.figures,
+        "guarded": row.figure in case.guard,
+        "values": {kernel: list(values) for kernel, values in row.values.items()},
+        "spread": {kernel: plain(row.of(kernel)) for kernel in row.values},
+        "ratios": {ratio_name(pair): plain(row.ratio(*pair)) for pair in case.pairs},
+        "command": cases.command(case, row.test),
+    }
+
+
+def missing(case: Case, rounds: Sequence[Boots]) -> list[dict[str, str]]:
+    """Return what was not measured, and why: skips as well as failures, each once."""
+    found = {}
+    for boots in rounds:
+        for kernel, boot in boots.items():
+            for test, (verdict, reason) in boot.verdicts.items():
+                if verdict != "pass":
+                    found[test, kernel] = {"test": test, "kernel": kernel, "verdict": verdict, "reason": reason}
+    return list(found.values())
+
+
+def machine_line(case: Case) -> str:
+    if case.machine == NATIVE:
+        return "this machine"
+    return shlex.join(machine_of(case, Path(), Path("root.ext4")).command())
+
+
+def case_entry(case: Case, rounds: Sequence[Boots], rows: Sequence[Row]) -> dict[str, Any]:
+    return {
+        "name": case.name,
+        "title": case.title,
+        "machine": case.machine,
+        "command_line": machine_line(case),
+        "thp_swap": case.thp_swap,
+        "kernels": list(case.kernels),
+        "rounds": len(rounds),
+        "figures": list(case.figures),
+        "command": cases.command(case, ""),
+        "missing": missing(case, rounds),
+        "rows": [row_entry(case, row) for row in rows if shown(case, row)],
+    }
+
+
+def goal_entries(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    found = []
+    for goal in goals.GOALS:
+        judged = goals.judge(goal, rows)
+        command = f"make bench ONLY={goal.case}:{goal.test} ANEW=1"
+        entry = {**asdict(goal), "wish": goal.wish, "found": plain(judged.found), "verdict": judged.verdict}
+        found.append({**entry, "command": command})
+    return found
+
+
+def kernel_entries(selected: Iterable[Case]) -> list[dict[str, Any]]:
+    """Return the kernels that are there, each with the wishes its Kconfig does not grant."""
+    pairs = dict.fromkeys((name, case.thp_swap) for case in selected for name in case.kernels if name in kernels.NAMES)
+    found = [kernels.find(*pair) for pair in pairs]
+    return [
+        {"name": one.name, "label": one.label, "version": one.version, "key": one.key, "lacks": kernels.lacks(one)}
+        for one in found
+        if one.config.exists()
+    ]
+
+
+def gathered(selected: Sequence[Case], rounds_of: Callable[[Case], list[Boots]]) -> dict[str, Any]:
+    """Return the report, but for the kernels and the machine."""
+    everything: list[Row] = []
+    entries = []
+    for case in selected:
+        rounds = rounds_of(case)
+        rows = ratios.rows(case.name, rounds, case.kernels)
+        everything += rows
+        entries.append(case_entry(case, rounds, rows))
+    return {"statement": list(STATEMENT), "goals": goal_entries(everything), "cases": entries}
+
+
+def write(selected: Sequence[Case], rounds_of: Callable[[Case], list[Boots]]) -> None:
+    made = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    machine = {"processors": os.cpu_count(), "qemu": qemu_version(), "compiler": kernels.compiler()}
+    found = {"made": made, "machine": machine, "kernels": kernel_entries(selected), **gathered(selected, rounds_of)}
+    files = {REPORT: json.dumps(found, indent=1) + "\n", PAGE: page.render(found), TABLE: plain_text.markdown(found)}
+    for path, text in files.items():
+        part = path.with_suffix(".part")
+        part.write_text(text)
+        part.replace(path)

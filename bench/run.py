@@ -1,0 +1,210 @@
+"""Measure the variant beside the stock kernel and upstream's, and write the report: `make bench`.
+
+What has been measured is kept, so that an interrupted run goes on, for as long as the kernel, the program and the
+machine are the same. On the machine that tells time, a round is one measurement of all kernels in turn: it is kept or
+lost as a whole. Where instructions are counted nothing depends on what else goes on, so each boot stands for itself,
+and as many run at once as there are processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from bench import cases, kernels, native, plain_text, report, results, root
+from bench.cases import CASES, COUNT, NATIVE, ROOT, Case
+from bench.guest import Guest
+from bench.results import Boots
+from scripts.console import UserError, main, say, step
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is measured and kept as one: a round of a case, or one kernel's part of it."""
+
+    case: Case
+    round: int
+    kernels: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        return f"{self.round}.{self.kernels[0]}" if self.case.machine == COUNT else str(self.round)
+
+    def kept(self) -> Boots:
+        return results.read(self.case.name, self.label)
+
+
+def rounds_of(case: Case, quick: bool, rounds: int | None) -> int:
+    """Return how many rounds there are; asked for a number, it is that of the measurements of time."""
+    number = case.quick if quick else case.rounds
+    return rounds if rounds and number and case.machine != COUNT else number
+
+
+def jobs(selected: Sequence[Case], quick: bool = False, rounds: int | None = None) -> list[Job]:
+    """Return all there is to do, round by round: a run that ends early has whole rounds of everything."""
+    found = []
+    for case in selected:
+        for number in range(rounds_of(case, quick, rounds)):
+            # Each kernel is first in turn, so that a machine that becomes slower or faster favours none.
+            turn = number % len(case.kernels)
+            order = case.kernels[turn:] + case.kernels[:turn]
+            alone = case.machine == COUNT
+            found += [Job(case, number, (name,)) for name in order] if alone else [Job(case, number, order)]
+    return sorted(found, key=lambda job: (job.case.machine != COUNT, job.round))
+
+
+def seconds(job: Job) -> float:
+    """Return how long a job takes: as long as it did last, or else as long as the table of cases guesses."""
+    kept = job.kept() or next((boots for boots in map(Job.kept, siblings(job)) if boots), {})
+    return sum(kept[name].seconds if name in kept else job.case.seconds for name in job.kernels)
+
+
+def siblings(job: Job) -> list[Job]:
+    return [Job(job.case, number, job.kernels) for number in range(job.case.rounds)]
+
+
+def workers() -> int:
+    """Return how many guests may run at once: one for each processor, in half of the memory."""
+    memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    return max(1, min(os.cpu_count() or 1, memory_mib // 2 // max(case.memory_mib for case in CASES)))
+
+
+def total(todo: Sequence[Job]) -> float:
+    return sum(seconds(job) / (workers() if job.case.machine == COUNT else 1) for job in todo)
+
+
+def plan(todo: Sequence[Job]) -> str:
+    """Say what would run, and for how long, if nothing had been measured yet."""
+    lines = [f"{'case':24} {'machine':8} {'boots':>6} {'each':>7} {'all':>9}"]
+    for case in dict.fromkeys(job.case for job in todo):
+        own = [job for job in todo if job.case is case]
+        boots = sum(len(job.kernels) for job in own)
+        each = sum(map(seconds, own)) / boots
+        lines.append(f"{case.name:24} {case.machine:8} {boots:6} {each:5.0f} s {total(own) / 60:5.1f} min")
+    lines.append(f"{'':24} {'':8} {'':6} {'':7} {total(todo) / 60:5.1f} min, kernels and disks built before")
+    return "\n".join(lines)
+
+
+class Bench:
+    """Measures, and knows what of the things measured before is still about what there is now."""
+
+    def __init__(self) -> None:
+        self.guests: dict[str, Guest] = {}
+        self.stopped = False
+
+    def guest(self, case: Case) -> Guest:
+        if case.name not in self.guests:
+            self.guests[case.name] = Guest(case, root.path() if case.disk == ROOT else None)
+        return self.guests[case.name]
+
+    def key(self, case: Case, kernel: str) -> str:
+        if case.machine == NATIVE:
+            return native.key()
+        return self.guest(case).key(kernels.find(kernel, case.thp_swap))
+
+    def valid(self, job: Job) -> Boots:
+        """Return what was kept of a job if it is about the present kernels and programs."""
+        boots = job.kept()
+        same = set(boots) == set(job.kernels)
+        return boots if same and all(boots[name].key == self.key(job.case, name) for name in boots) else {}
+
+    def measured(self, job: Job) -> bool:
+        boots = self.valid(job)
+        return bool(boots) and all(boot.whole for boot in boots.values())
+
+    def prepare(self, todo: Sequence[Job]) -> None:
+        """Build what the jobs need; afterwards nothing is done but measuring."""
+        if any(job.case.disk == ROOT for job in todo):
+            root.build()
+        booted = [job for job in todo if job.case.machine != NATIVE]
+        for job in booted:
+            self.guest(job.case)
+        # Both forms of a kernel one after the other: they have nearly all objects in common, two kernels hardly any.
+        for name, thp_swap in sorted({(name, job.case.thp_swap) for job in booted for name in job.kernels}):
+            kernels.build(name, thp_swap)
+
+    def measure(self, job: Job) -> None:
+        with step(f"{job.case.name}, round {job.round + 1}: {', '.join(job.kernels)}"):
+            if job.case.machine == NATIVE:
+                boots = native.measure(job.case)
+            else:
+                guest = self.guest(job.case)
+                found = {name: kernels.find(name, job.case.thp_swap) for name in job.kernels}
+                boots = {name: guest.boot(kernel, job.label) for name, kernel in found.items()}
+            if self.stopped and not all(boot.whole for boot in boots.values()):
+                return  # What interrupts this from a terminal ends qemu, too.
+            results.write(job.case.name, job.label, boots)
+        for name, boot in boots.items():
+            for test, (verdict, reason) in boot.verdicts.items():
+                if verdict not in ("pass", "skip"):
+                    say(f"  {test} on {name}: {verdict}: {reason}")
+
+    def run(self, todo: Sequence[Job]) -> None:
+        self.prepare(todo)
+        counted = [job for job in todo if job.case.machine == COUNT]
+        with ThreadPoolExecutor(workers()) as pool:
+            try:
+                for _ in pool.map(self.measure, counted):
+                    pass
+            except BaseException:
+                self.stopped = True
+                pool.shutdown(cancel_futures=True)
+                raise
+        for job in todo:
+            if job not in counted:
+                self.measure(job)
+
+    def rounds(self, case: Case) -> list[Boots]:
+        """Return the rounds of a case that were measured, each with the kernels that were."""
+        found: dict[int, Boots] = {}
+        for job in jobs([case], rounds=report.MOST_ROUNDS):
+            boots = self.valid(job)
+            if boots:
+                found.setdefault(job.round, {}).update(boots)
+        return list(found.values())
+
+
+def at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of rounds; give 1 or more")
+    return int(text)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="cases whose names fit this pattern; CASE:TEST for one test")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, and not all cases")
+    parser.add_argument("--rounds", type=at_least_one, help="rounds of the measurements of time")
+    parser.add_argument("--anew", action="store_true", help="measure again what was measured before")
+    parser.add_argument("--plan", action="store_true", help="say what would run, and for how long; run nothing")
+    return parser.parse_args()
+
+
+def command() -> None:
+    given = arguments()
+    selected = cases.chosen(given.only) if given.only else [case for case in CASES if not case.extra]
+    # What is asked for by name is measured, however quick it is to be.
+    todo = jobs(selected, given.quick and not given.only, given.rounds)
+    if given.plan:
+        print(plan(todo))
+        return
+    bench = Bench()
+    left = [job for job in todo if given.anew or not bench.measured(job)]
+    say(f"bench: {len(todo) - len(left)} of {len(todo)} jobs are done, {total(left) / 60:.0f} minutes are left")
+    bench.run(left)
+    gather: Callable[[Case], list[Boots]] = bench.rounds
+    print(plain_text.terminal(report.gathered(selected, gather)))
+    # One test by itself is for who asked; the report is about whole cases.
+    if ":" not in given.only:
+        report.write(CASES, gather)
+        say(f"bench: {report.PAGE}")
+    failed = [job.case.name for job in todo if not bench.measured(job)]
+    if failed:
+        raise UserError(f"not all was measured of {', '.join(sorted(set(failed)))}", "read what is said above, and why")
+
+
+if __name__ == "__main__":
+    main(command)

@@ -1,0 +1,129 @@
+"""Lab hosts in the middle of their life, to start many from: what takes minutes on an emulated host is done once.
+
+A host that starts from one is up within seconds: its memory goes on where it was saved, with its disk and variables.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import image, repo, upstream
+from lab.accel import QEMU
+from lab.host import Host
+from lab.vm import RUN, Saved, Vm
+from scripts.console import BUILD, step
+from scripts.flavours import CLOUD
+
+PREPARED = BUILD / "lab" / "prepared"
+# Nothing the kernel or our profiles would choose, so that whatever returns or stays can be told apart.
+PROFILE = "lab-app"
+PROFILE_TEXT = """\
+[main]
+summary=What this host has been set to for its own application
+[sysctl]
+vm.dirty_ratio=37
+[vm]
+transparent_hugepages=madvise
+"""
+# dnf is to be called by nobody but who is tested: a timer would do it ten minutes after each boot. Of the others, those
+# for a time of day would all fire when the clock is set after a long sleep; the next boot starts them again.
+SETTLE = """\
+systemctl is-system-running --wait > /dev/null || true
+systemctl disable --now dnf-makecache.timer || [ ! -e /lib/systemd/system/dnf-makecache.timer ]
+systemctl stop '*.timer'
+"""
+ADMINISTER = f"systemctl enable --now tuned && tuned-adm profile {PROFILE} && tuned-adm verify"
+# On top of what tuned does: a rollback that only has tuned put its values back loses these.
+BY_HAND = "cd /sys/kernel/mm/transparent_hugepage && echo defer > defrag && echo 444 > khugepaged/max_ptes_none"
+
+
+def _stock(host: Host) -> None:
+    host.vm.run(f"bootctl set-default {host.entry(host.vm.run('uname -r').text)}")
+
+
+def _administered(host: Host) -> None:
+    host.vm.write(f"/etc/tuned/{PROFILE}/tuned.conf", PROFILE_TEXT)
+    host.vm.run(f"{ADMINISTER} && {BY_HAND}")
+
+
+def _kernel_thp(host: Host) -> None:
+    _stock(host)
+    with repo.served() as url:
+        host.use_repository(url)
+        host.install(CLOUD.package)
+    uname = host.vm.run(f"rpm -q --qf '{CLOUD.uname_format}' {CLOUD.core}").text
+    host.boot_once(uname)
+    host.wait_blessed(uname)
+
+
+def _upstream(host: Host) -> None:
+    _stock(host)
+    host.boot_once(upstream.install(host.vm))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`ours` says that our packages are in it."""
+
+    name: str
+    make: Callable[[Host], None]
+    cpus: int = 2
+    memory_mib: int = 2048
+    ours: bool = False
+
+    def digest(self) -> str:
+        """Return the hash of all that makes it, qemu included: another one need not understand what this one wrote."""
+        machine = Vm(Path(), Path(), self.name, self.cpus, self.memory_mib)
+        parts = [str(image.image_path()), Path(__file__).read_text(), *machine.command_line(Path())]
+        parts.append(subprocess.run([QEMU, "--version"], check=True, capture_output=True, text=True).stdout)
+        if self.ours:
+            parts.append(_kernel_packages())
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    def build(self) -> Saved:
+        """Return what is there for the present image, made if it is not."""
+        disk = image.build()
+        with _alone(self.name):
+            found = Saved(PREPARED / f"{self.name}-{self.digest()}", self.cpus, self.memory_mib)
+            # The last of them that is written: it says that the whole is there.
+            if found.disk.exists():
+                return found
+            for old in PREPARED.glob(f"{self.name}-*.*"):
+                old.unlink()
+            machine = Vm(disk, RUN / f"prepare-{self.name}", f"prepare-{self.name}", self.cpus, self.memory_mib)
+            with step(f"lab: prepare a host: {self.name}"), machine as vm:
+                vm.wait_ssh()
+                vm.run(SETTLE)
+                self.make(Host(vm))
+                vm.run(SETTLE)
+                vm.save(found)
+            return found
+
+
+STOCK = Recipe("stock", _stock)
+KERNEL_THP = Recipe("kernel-thp", _kernel_thp, ours=True)
+UPSTREAM = Recipe("upstream", _upstream)
+# The hosts of a fleet, of which several run at a time; and one that is to run the selftests.
+MEMBER = Recipe("member", _administered, cpus=1, memory_mib=1024)
+LARGE_MEMBER = Recipe("large-member", _administered)
+
+
+def _kernel_packages() -> str:
+    """Return what tells our kernel packages from other ones, however often they are signed."""
+    packages = [str(path) for path in sorted(repo.REPO.glob("kernel-thp*.rpm"))]
+    command = ["rpm", "-qp", "--qf", "%{NVRA} %{SHA256HEADER}\\n", *packages]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    PREPARED.mkdir(parents=True, exist_ok=True)
+    with (PREPARED / f"{name}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,69 @@
+"""A kernel with the upstream shrinker for a lab host: the distribution's 6.12, in its build for virtual machines.
+
+It is not in the image, whose only kernel has to be the stock one; it is installed where a test asks for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+from lab.vm import Vm
+from scripts.console import BUILD, UserError
+
+META = "linux-image-6.12-cloud-amd64"
+IMAGE = re.compile(r"^Depends:.*?(linux-image-(6\.12\.\S+-cloud-amd64))\b", re.MULTILINE)
+CACHE = BUILD / "lab" / "debs"
+GUEST = "/var/tmp/upstream"
+INSTALL_TIMEOUT = 600.0
+
+
+def newest() -> tuple[str, str]:
+    """Return the name of the package and of its kernel, as apt on this machine knows them."""
+    done = subprocess.run(["apt-cache", "show", "--no-all-versions", META], capture_output=True, text=True, check=False)
+    match = IMAGE.search(done.stdout)
+    if match is None:
+        raise UserError(f"apt on this machine does not know {META}", "run `apt-get update`, then this again")
+    return match[1], match[2]
+
+
+def package(name: str) -> Path:
+    """Return the package file, downloaded unless it is there already; apt checks its signature chain."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with CACHE.with_suffix(".lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        found = sorted(CACHE.glob(f"{name}_*.deb"))
+        if not found:
+            by_hand = f"put {name}_*.deb, which Debian's archive has, into {CACHE}"
+            if not shutil.which("apt-get"):
+                raise UserError(f"there is no apt-get here to download {name}", by_hand)
+            command = ["apt-get", "download", name]
+            done = subprocess.run(
+                command, cwd=CACHE, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+            )
+            found = sorted(CACHE.glob(f"{name}_*.deb"))
+            if done.returncode != 0 or not found:
+                last = done.stderr.strip().splitlines()[-1:]
+                todo = f"run `apt-get update`, then this again; or {by_hand}"
+                raise UserError(f"{' '.join(command)} failed: {last}", todo)
+    return found[-1]
+
+
+def install(vm: Vm) -> str:
+    """Install it beside the host's other kernels, by kernel-install as an RPM would; return its `uname -r`."""
+    name, uname = newest()
+    with tempfile.NamedTemporaryFile(dir=BUILD, suffix=".tar") as archive:
+        with tarfile.open(archive.name, "w") as content:
+            content.add(package(name), "upstream.deb")
+        vm.unpack(Path(archive.name), GUEST)
+    vm.run(
+        f"cd {GUEST} && dpkg-deb -x upstream.deb . && mv lib/modules/{uname} /lib/modules/ && mv boot/*-{uname} /boot/"
+        f" && kernel-install add {uname} /boot/vmlinuz-{uname} && rm -r {GUEST}",
+        timeout=INSTALL_TIMEOUT,
+    )
+    return uname

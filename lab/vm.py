@@ -1,0 +1,460 @@
+"""Start, watch, reboot and stop a lab host: a UEFI virtual machine on a throw-away overlay of the image.
+
+Start VMs from the main thread: the kernel ends qemu when the thread that started it is gone, whatever way that happens.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import functools
+import queue
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from lab import image
+from lab.accel import QEMU, accelerator
+from lab.qmp import Monitor
+from lab.splats import SPLAT, fatal
+from scripts.console import BUILD, UserError, tail
+
+RUN = BUILD / "lab" / "run"
+BOOT_TIMEOUT = 300.0
+COMMAND_TIMEOUT = 300.0
+POLL = 0.3
+FIRMWARE = (
+    (Path("/usr/share/OVMF/OVMF_CODE_4M.fd"), Path("/usr/share/OVMF/OVMF_VARS_4M.fd")),
+    (Path("/usr/share/edk2/ovmf/OVMF_CODE.fd"), Path("/usr/share/edk2/ovmf/OVMF_VARS.fd")),
+)
+SSH_FAILED = 255
+EFIVARS = "/sys/firmware/efi/efivars"
+LOADER_GUID = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A machine that stands still: start one of the same size from it, and it goes on where this one was stopped."""
+
+    stem: Path
+    cpus: int
+    memory_mib: int
+
+    @property
+    def disk(self) -> Path:
+        return self.stem.with_suffix(".qcow2")
+
+    @property
+    def variables(self) -> Path:
+        return self.stem.with_suffix(".fd")
+
+    @property
+    def memory(self) -> Path:
+        return self.stem.with_suffix(".memory")
+
+    def machine(self, directory: Path, name: str = "host", durable: bool = False) -> Vm:
+        return Vm(self.disk, directory, name, self.cpus, self.memory_mib, durable=durable, saved=self)
+
+
+class DeadHost(UserError):
+    """The guest's kernel panicked, or qemu is gone."""
+
+
+class NoAnswer(UserError):
+    """The guest runs but did not do what it was asked within the time limit."""
+
+
+@dataclass
+class Line:
+    seconds: float
+    text: str
+
+
+@dataclass
+class Result:
+    code: int
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.text for line in self.lines)
+
+
+def firmware() -> tuple[Path, Path]:
+    for code, variables in FIRMWARE:
+        if code.exists() and variables.exists():
+            return code, variables
+    raise UserError("no UEFI firmware for qemu (OVMF) found", "run `make deps`")
+
+
+@functools.cache
+def sockets() -> Path:
+    """Return where ssh keeps its sockets: their names have to be short, and the way to a clone can be long."""
+    folder = tempfile.mkdtemp(prefix="kt")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Vm:
+    """One host. Use as a context manager: leaving it stops qemu, and keeps the logs only."""
+
+    def __init__(
+        self,
+        disk: Path,
+        directory: Path,
+        name: str = "host",
+        cpus: int = 2,
+        memory_mib: int = 2048,
+        nodes: int = 1,
+        swap_mib: int = 0,
+        durable: bool = False,
+        saved: Saved | None = None,
+    ) -> None:
+        """What a guest flushes to a durable disk survives power_off()."""
+        self.disk = disk
+        self.directory = directory
+        self.name = name
+        self.cpus = cpus
+        self.memory_mib = memory_mib
+        self.nodes = nodes
+        self.swap_mib = swap_mib
+        self.durable = durable
+        self.overlay = directory / "disk.qcow2"
+        self.variables = directory / "vars.fd"
+        self.console = directory / "console.log"
+        self.port = 0
+        self._saved = saved
+        self._clock_stood_still = False
+        self._qemu_log = directory / "qemu.log"
+        self._lock: IO[str] | None = None
+        self._qemu: subprocess.Popen[bytes] | None = None
+        self._monitor: Monitor | None = None
+        self._seen = 0
+        self._frozen = False
+
+    def __enter__(self) -> Vm:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # Life
+
+    def start(self) -> None:
+        _, variables = firmware()
+        self._claim()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True)
+        shutil.copyfile(self._saved.variables if self._saved else variables, self.variables)
+        base = ["-b", str(self.disk.resolve()), "-F", "qcow2"]
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *base, str(self.overlay)], check=True)
+        self.port = free_port()
+        if self._saved is None:
+            self.power_on()
+        else:
+            self._clock_stood_still = True
+            self.power_on("-incoming", f"exec:cat {shlex.quote(str(self._saved.memory))}")
+
+    def power_on(self, *options: str) -> None:
+        """Have qemu run, with the disk and the EFI variables as they are."""
+        code, _ = firmware()
+        ours, its = socket.socketpair()
+        monitor = ["-chardev", f"socket,id=monitor,fd={its.fileno()}", "-mon", "chardev=monitor,mode=control"]
+        with its, self._qemu_log.open("ab") as log:
+            self._qemu = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *self.command_line(code), *monitor, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=[its.fileno()],
+            )
+        self._monitor = Monitor(ours)
+
+    def save(self, saved: Saved) -> None:
+        """Stop it for good, in the middle of whatever it does, such that others can go on from there."""
+        assert self._monitor is not None
+        self._monitor.migrate(f"exec:cat > {shlex.quote(str(saved.memory))}")
+        self._monitor.execute("quit")
+        self._running().wait()
+        self._qemu = None
+        self.variables.replace(saved.variables)
+        self.overlay.replace(saved.disk)
+
+    def power_off(self) -> None:
+        """Cut the power: the guest gets no chance to write anything."""
+        self._running().kill()
+        self._running().wait()
+        self._qemu = None
+
+    def shut_down(self, timeout: float = BOOT_TIMEOUT) -> None:
+        """Have the guest's own systemd end it; disk and EFI variables are whole then."""
+        # It may be gone before ssh has noticed that the command is over.
+        with contextlib.suppress(DeadHost):
+            self.run("systemctl --no-block poweroff", timeout=60, check=False)
+        try:
+            self._running().wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise self._no_answer("it did not shut down", timeout) from None
+        self._qemu = None
+
+    def freeze(self) -> None:
+        """Stop the machine between two instructions: to others it is as if its network were gone."""
+        self._running().send_signal(signal.SIGSTOP)
+        self._frozen = True
+
+    def thaw(self) -> None:
+        self._running().send_signal(signal.SIGCONT)
+        self._frozen = False
+
+    @property
+    def running(self) -> bool:
+        """Say whether it has power and is not frozen; whether it answers is another matter."""
+        return self._qemu is not None and self._qemu.poll() is None and not self._frozen
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._qemu is None:
+            raise UserError(f"{self.name} has no power", "power_on() first")
+        return self._qemu
+
+    def _claim(self) -> None:
+        """Hold the directory until stop(), so that no other command starts a host in it."""
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = self.directory.with_name(self.directory.name + ".lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise UserError(f"another command runs a host in {self.directory}", "wait for it to end") from None
+
+    def command_line(self, code: Path) -> list[str]:
+        """Return what qemu is called with, which is what a saved machine depends on."""
+        forward = f"user,id=net,restrict=off,hostfwd=tcp:127.0.0.1:{self.port}-:22"
+        command = [QEMU, *accelerator(), "-machine", "q35", "-nodefaults", "-display", "none", "-name", self.name]
+        # A socket for each node: Linux warns when processors of one socket are on several nodes.
+        command += ["-smp", f"{self.cpus},sockets={self.nodes}", "-m", str(self.memory_mib // self.nodes * self.nodes)]
+        share = self.memory_mib // self.nodes
+        for node in range(self.nodes):
+            first = node * self.cpus // self.nodes
+            last = (node + 1) * self.cpus // self.nodes - 1
+            command += ["-object", f"memory-backend-ram,id=memory{node},size={share}M"]
+            command += ["-numa", f"node,nodeid={node},memdev=memory{node},cpus={first}-{last}"]
+        command += ["-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={code}"]
+        command += ["-drive", f"if=pflash,format=raw,unit=1,file={self.variables}"]
+        # A lab disk is thrown away, so most need not survive a crash of the machine below. One whose power is cut does:
+        # with `unsafe`, what qemu has not written of its own tables is lost, and with it what the guest had flushed.
+        cache = "writeback" if self.durable else "unsafe"
+        command += ["-drive", f"if=none,id=disk,format=qcow2,cache={cache},discard=unmap,file={self.overlay}"]
+        command += ["-device", "virtio-blk-pci,drive=disk,bootindex=0"]
+        command += ["-netdev", forward, "-device", "virtio-net-pci,netdev=net,romfile="]
+        command += ["-device", "virtio-rng-pci"]
+        command += ["-chardev", f"file,id=console,append=on,path={self.console}", "-serial", "chardev:console"]
+        if self.swap_mib:
+            swap = image.sparse(self.directory / "swap.img", self.swap_mib)
+            command += ["-drive", f"if=none,id=swap,format=raw,cache=unsafe,file={swap}"]
+            command += ["-device", "nvme,drive=swap,serial=swap"]
+        return command
+
+    def stop(self) -> None:
+        if self._qemu is not None:
+            self.thaw()
+            self._qemu.terminate()
+            try:
+                self._qemu.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._qemu.kill()
+                self._qemu.wait()
+            self._qemu = None
+        for path in (self.overlay, self.variables, self.directory / "swap.img"):
+            path.unlink(missing_ok=True)
+        if self._lock is not None:
+            self._lock.close()
+
+    # Watching
+
+    def console_text(self) -> str:
+        return self.console.read_text(errors="replace") if self.console.exists() else ""
+
+    def watch(self) -> None:
+        """Raise if the guest cannot go on."""
+        text = self.console_text()
+        dead = fatal(text[self._seen :])
+        if dead is not None:
+            raise DeadHost(f"{self.name}: the kernel died: {dead}", f"read the console log {self.console}")
+        if self._qemu is None or self._qemu.poll() is not None:
+            why = " ".join(tail(self._qemu_log, 2)) or "no message"
+            raise DeadHost(f"{self.name}: qemu is gone ({why})", f"read {self._qemu_log} and {self.console}")
+
+    @property
+    def powered_off(self) -> bool:
+        return self._qemu is not None and self._qemu.poll() == 0
+
+    def forgive(self) -> None:
+        """Let watch() start over from here: what the console says so far has been dealt with."""
+        self._seen = len(self.console_text())
+
+    def _no_answer(self, what: str, timeout: float) -> NoAnswer:
+        text = self.console_text()
+        splat = next((line.strip() for line in text.splitlines() if SPLAT.search(line)), None)
+        last = text.strip().splitlines()[-1:] or ["nothing"]
+        said = f"first kernel complaint: {splat}" if splat else f"last console line: {last[0].strip()}"
+        return NoAnswer(f"{self.name}: {what} within {timeout:.0f} s ({said})", f"read the console log {self.console}")
+
+    # Talking
+
+    def ssh_options(self) -> list[str]:
+        """Return what ssh has to be told besides port and key; this machine's own settings do not count."""
+        options = {
+            "StrictHostKeyChecking": "accept-new",
+            "UserKnownHostsFile": str(self.directory / "known_hosts"),
+            "IdentitiesOnly": "yes",
+            "BatchMode": "yes",
+            "ConnectTimeout": "20",
+            "LogLevel": "ERROR",
+        }
+        return ["-F", "none", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
+
+    def ssh_command(self, *extra: str) -> list[str]:
+        # Here and not among the options: who connects in another way has to notice by itself that a host is gone.
+        way = ["-i", str(image.ssh_key()), "-p", str(self.port), "-o", "ServerAliveInterval=20"]
+        # A connection of its own costs a command more than a second of emulation. This one ends with its host.
+        shared = ["-o", "ControlMaster=auto", "-o", "ControlPersist=yes", "-o", f"ControlPath={sockets()}/{self.port}"]
+        return ["ssh", *self.ssh_options(), *way, *shared, *extra, "root@127.0.0.1"]
+
+    def run(
+        self,
+        script: str,
+        timeout: float = COMMAND_TIMEOUT,
+        check: bool = True,
+        stdin: str = "",
+        on_line: Callable[[str], None] | None = None,
+    ) -> Result:
+        """Run a shell script in the guest, both outputs as one, each line with the seconds since the start."""
+        began = time.monotonic()
+        child = subprocess.Popen(
+            [*self.ssh_command(), script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        assert child.stdin is not None and child.stdout is not None
+        lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=_drain, args=(child.stdout, lines), daemon=True).start()
+        result = Result(SSH_FAILED)
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write(stdin)
+                child.stdin.close()
+            while True:
+                try:
+                    line = lines.get(timeout=POLL)
+                except queue.Empty:
+                    self.watch()
+                    if time.monotonic() - began > timeout:
+                        raise self._no_answer(f"`{script[:60]}` did not end", timeout) from None
+                    continue
+                if line is None:
+                    break
+                result.lines.append(Line(time.monotonic() - began, line))
+                if on_line is not None:
+                    on_line(line)
+            result.code = child.wait()
+        finally:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+        if check and result.code != 0:
+            self.watch()
+            last = " / ".join(line.text for line in result.lines[-3:])
+            what = f"{self.name}: `{script[:60]}` ended with {result.code}: {last}"
+            raise UserError(what, f"read the console log {self.console}")
+        return result
+
+    def write(self, path: str, text: str) -> None:
+        self.run(f"mkdir -p $(dirname {path}) && cat > {path}", stdin=text)
+
+    def unpack(self, archive: Path, directory: str) -> None:
+        """Copy the files of a tar archive into the guest."""
+        script = f"mkdir -p {directory} && tar -x -C {directory} -f -"
+        with archive.open("rb") as content:
+            done = subprocess.run(
+                [*self.ssh_command(), script], stdin=content, capture_output=True, text=True, timeout=COMMAND_TIMEOUT
+            )
+        if done.returncode != 0:
+            self.watch()
+            raise UserError(
+                f"{self.name}: {archive.name} cannot be unpacked: {done.stderr.strip()}", "look at its disk"
+            )
+
+    def loader_variable(self, name: str) -> str:
+        """Return a string that systemd-boot left for the running system: four bytes of attributes, then UTF-16."""
+        return self.run(f"cat {EFIVARS}/{name}-{LOADER_GUID} | tail -c +5 | tr -d '\\000'").text
+
+    def boot_id(self) -> str:
+        return self.run("cat /proc/sys/kernel/random/boot_id", timeout=60, check=False).text
+
+    def _banner(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+                connection.settimeout(2)
+                return connection.recv(4) == b"SSH-"
+        except OSError:
+            return False
+
+    def _answers(self, not_boot: str) -> bool:
+        """Say whether the guest takes commands in another boot; one that is going down may begin to, and stop."""
+        try:
+            done = self.run("cat /proc/sys/kernel/random/boot_id", timeout=60, check=False)
+        except NoAnswer:
+            return False
+        return done.code == 0 and done.text != not_boot
+
+    def wait_ssh(self, timeout: float = BOOT_TIMEOUT, not_boot: str = "") -> None:
+        """Wait until the guest takes commands, in another boot than not_boot."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            self.watch()
+            if self._banner() and self._answers(not_boot):
+                self._set_clock()
+                return
+            time.sleep(POLL)
+        raise self._no_answer("no ssh", timeout)
+
+    def _set_clock(self) -> None:
+        """Linux reads the clock of the machine at boot only, and in a saved machine time stood still."""
+        if self._clock_stood_still:
+            self.run(f"date -s @{time.time():.3f} > /dev/null")
+            self._clock_stood_still = False
+
+    def reboot(self, timeout: float = BOOT_TIMEOUT) -> None:
+        """Reboot by the guest's own systemd, and wait until it is up again."""
+        before = self.boot_id()
+        self.run("systemctl --no-block reboot", timeout=60, check=False)
+        self.wait_ssh(timeout, not_boot=before)
+
+
+def _drain(stream: IO[str], lines: queue.Queue[str | None]) -> None:
+    for line in stream:
+        lines.put(line.rstrip("\r\n"))
+    lines.put(None)

@@ -1,0 +1,283 @@
+"""The gate: a fresh host installs kernel-thp by dnf, boots it by its own boot loader and runs the selftests.
+
+The host has two NUMA nodes, because some selftests migrate huge pages. Nothing is faked between `dnf install`
+and the verdict. Results: build/gate/results.json, junit.xml, ktap/, vm/console.log.
+
+With --flavour server or debug it judges that one; results: the same in build/gate-FLAVOUR/. The debug kernel gets a
+churn of everything at once with failing allocations after the selftests, and is asked for leaks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab import image, repo, splats
+from lab.accel import accelerator
+from lab.host import Host
+from lab.vm import BOOT_TIMEOUT, COMMAND_TIMEOUT, Vm
+from scripts import flavours
+from scripts.console import BUILD, ROOT, UserError, main, say
+from scripts.flavours import CLOUD, Flavour
+from tests.kernel import leaks
+from tests.kernel.results import Results, Step
+from tools.thp_validate.judge import Required, judge, parse_required, reasons
+from tools.thp_validate.ktap import Report, parse
+
+REQUIRED = ROOT / "tests" / "selftests" / "required.txt"
+REQUIRED_DEBUG = ROOT / "tests" / "selftests" / "required-debug.txt"
+SELFTESTS = "/usr/libexec/kselftests"
+# The console has the time before each line, the journal has not.
+STAMP = re.compile(r"^\[ *\d+\.\d+\] ")
+PROGRAM_TIMEOUT = 420.0
+CHURN_SECONDS = 600
+KMEMLEAK = "/sys/kernel/debug/kmemleak"
+# Shorter than this, an object is not looked at: whoever allocated it may be about to link it somewhere.
+LEAK_AGE = 6
+
+
+class Gate:
+    """One run on one host; every step adds to the results, and the first one that fails ends the run."""
+
+    def __init__(self, flavour: Flavour, vm: Vm, url: str, required: list[Required], results: Results) -> None:
+        self.flavour = flavour
+        self.slow = slow(flavour)
+        self.vm = vm
+        self.host = Host(vm)
+        self.url = url
+        self.required = required
+        self.results = results
+        self.detail = ""
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        say(name)
+        self.detail = ""
+        began = time.monotonic()
+        try:
+            yield
+        except UserError as error:
+            self.results.steps.append(Step(name, time.monotonic() - began, str(error), False))
+            raise
+        self.results.steps.append(Step(name, time.monotonic() - began, self.detail, True))
+
+    def run(self) -> None:
+        self.start_stock()
+        self.install_selftests()
+        self.install_kernel()
+        self.boot_once()
+        self.check_host()
+        self.run_selftests()
+        if self.flavour.debug:
+            self.find_leaks()
+        self.scan()
+        self.return_to_stock()
+        self.results.complete = True
+
+    def start_stock(self) -> None:
+        with self.step("boot the stock kernel"):
+            self.vm.wait_ssh()
+            self.detail = self.results.stock = self.vm.run("uname -r").text
+            self.vm.run(f"bootctl set-default {self.host.entry(self.results.stock)}")
+
+    def install_selftests(self) -> None:
+        with self.step("dnf install kernel-thp-selftests, OOM experiment"):
+            self.host.use_repository(self.url)
+            self.host.install("kernel-thp-selftests")
+            self.results.before = self.oom_experiment()
+            self.detail = f"{len(self.results.before)} settings"
+
+    def oom_experiment(self) -> list[str]:
+        script = f"cd {SELFTESTS}/thp && ./thp_oom --report"
+        report = self.vm.run(script, timeout=COMMAND_TIMEOUT * self.slow, check=False)
+        lines = [line.text for line in report.lines if line.text.startswith("threshold=")]
+        if not lines:
+            said = " / ".join(line.text for line in report.lines[-3:])
+            raise UserError(f"thp_oom --report printed no threshold line: {said}", "run it by hand in `make vm`")
+        return lines
+
+    def install_kernel(self) -> None:
+        with self.step(f"dnf install {self.flavour.package}"):
+            self.host.install(self.flavour.package, "kernel-thp-selftests")
+            core = self.flavour.core
+            self.results.nevra = self.vm.run(f"rpm -q {core}").text
+            self.results.uname = self.vm.run(f"rpm -q --qf '{self.flavour.uname_format}' {core}").text
+            if len(self.results.nevra.splitlines()) != 1:
+                raise UserError(f"{core} is not there exactly once: {self.results.nevra}", "look at its repository")
+            self.detail = self.results.nevra
+            self.host.entry(self.results.uname)
+
+    def boot_once(self) -> None:
+        with self.step(f"boot {self.flavour.package} once"):
+            self.detail = self.host.boot_once(self.results.uname, BOOT_TIMEOUT * self.slow)
+
+    def return_to_stock(self) -> None:
+        with self.step("reboot into the default, the stock kernel"):
+            entry = self.host.entry(self.results.stock)
+            self.detail = self.host.reboot_into(self.results.stock, entry, BOOT_TIMEOUT * self.slow)
+
+    def check_host(self) -> None:
+        with self.step("check the host"):
+            self.vm.run(f"rpm -V {self.flavour.core}")
+            installed = self.vm.run("dnf history userinstalled").text
+            if not re.search(rf"^{self.flavour.package}-\d", installed, re.MULTILINE):
+                raise UserError(f"dnf history does not know {self.flavour.package}", f"it says: {installed}")
+            self.host.wait_blessed(self.results.uname, 60 * self.slow)
+            self.detail = "rpm -V clean, in dnf history, boot entry blessed"
+
+    def run_selftests(self) -> None:
+        listed = self.vm.run(f"cat {SELFTESTS}/kselftest-list.txt").text.split()
+        reports: dict[str, Report] = {}
+        try:
+            for entry in listed:
+                with self.step(entry):
+                    reports[entry] = self.run_program(entry)
+            with self.step("OOM experiment"):
+                self.results.after = self.oom_experiment()
+            if self.flavour.debug:
+                with self.step(f"thp:thp_churn, {churn_seconds()} s"):
+                    reports["thp:thp_churn"] = self.churn()
+        finally:
+            self.results.tests = judge(self.required, reports)
+            self.results.reasons += reasons(self.results.tests, reports)
+
+    def run_program(self, entry: str) -> Report:
+        # Through cat, as the runner opens /dev/stdout again, which a socket does not allow.
+        runner = f"THP_TEST_SLOW={self.slow} {SELFTESTS}/run_kselftest.sh -t {entry} 2>&1 | cat"
+        return self.report(entry.replace(":", "-"), runner, PROGRAM_TIMEOUT * self.slow)
+
+    def churn(self) -> Report:
+        """Outside of the runner, which has no arguments; what it reports is judged like all the rest."""
+        seconds = churn_seconds()
+        return self.report("thp_churn", f"cd {SELFTESTS}/thp && ./thp_churn {seconds}", 3.0 * seconds + 900)
+
+    def report(self, name: str, script: str, timeout: float) -> Report:
+        log = folder(self.flavour) / "ktap" / f"{name}.log"
+        log.parent.mkdir(exist_ok=True)
+        with log.open("w") as handle:
+            done = self.vm.run(
+                script,
+                timeout=timeout,
+                check=False,
+                on_line=lambda line: print(line, file=handle, flush=True),
+            )
+        report = parse([line.text for line in done.lines], [line.seconds for line in done.lines])
+        verdicts = [leaf.verdict for leaf in report.leaves()]
+        self.detail = ", ".join(f"{verdicts.count(word)} {word}" for word in sorted(set(verdicts)))
+        return report
+
+    def find_leaks(self) -> None:
+        """Two scans, as an object counts as lost only when the second one still finds nothing that points at it."""
+        with self.step("look for leaks"):
+            for _ in range(2):
+                self.vm.run(f"sleep {LEAK_AGE}; echo scan > {KMEMLEAK}", timeout=90.0 * self.slow)
+            found = self.vm.run(f"cat {KMEMLEAK}", timeout=30.0 * self.slow)
+            (folder(self.flavour) / "kmemleak.txt").write_text(f"{found.text}\n")
+            lost = leaks.leaks(found.text, splats.allowed(leaks.ALLOWED))
+            self.results.reasons += [f"kmemleak: {line}" for line in lost]
+            self.detail = f"{len(lost)} place(s)"
+
+    def scan(self) -> None:
+        with self.step("scan console and kernel log"):
+            self.complain(self.vm.run("journalctl -k -b --no-pager -o cat").text)
+            tainted = self.vm.run("cat /proc/sys/kernel/tainted").text
+            if tainted != "0":
+                self.results.reasons.append(f"the kernel is tainted ({tainted})")
+            self.detail = f"taint {tainted}"
+
+    def complain(self, log: str) -> None:
+        """Add the kernel splats of a log to the reasons, each once."""
+        for splat in splats.scan(log, splats.allowed()):
+            reason = f"kernel splat: {STAMP.sub('', splat.text)}"
+            if reason not in self.results.reasons:
+                self.results.reasons.append(reason)
+
+
+def folder(flavour: Flavour) -> Path:
+    """Return where the results of a flavour's gate are."""
+    return BUILD / ("gate" if flavour == CLOUD else f"gate-{flavour.name}")
+
+
+def slow(flavour: Flavour) -> int:
+    """Return by how much every time limit is longer."""
+    return 10 if flavour.debug else 1
+
+
+def churn_seconds() -> int:
+    text = os.environ.get("CHURN_SECONDS", str(CHURN_SECONDS))
+    if not text.isdecimal() or int(text) == 0:
+        raise UserError(f"CHURN_SECONDS is `{text}`", "give it a number of seconds")
+    return int(text)
+
+
+def required(flavour: Flavour) -> list[Required]:
+    files = [REQUIRED, REQUIRED_DEBUG] if flavour.debug else [REQUIRED]
+    return [want for path in files for want in parse_required(path.read_text(), path.name)]
+
+
+def subject(flavour: Flavour = CLOUD) -> str:
+    """Return a hash of what the gate judges and by which rules."""
+    total = hashlib.sha256(image.digest().encode())
+    rules = [REQUIRED, splats.ALLOWED] + ([REQUIRED_DEBUG, leaks.ALLOWED] if flavour.debug else [])
+    for path in (flavour.repo / "repodata" / "repomd.xml", *rules):
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+def latest() -> Results:
+    """Return the results of the last run if they are about the present packages and rules, else run the gate."""
+    path = folder(CLOUD) / "results.json"
+    if path.exists() and (CLOUD.repo / "repodata").exists():
+        results = Results.read(path)
+        if results.subject == subject():
+            return results
+    return run()
+
+
+def run(flavour: Flavour = CLOUD) -> Results:
+    """Run the gate from start to end and write its results, also when it fails halfway."""
+    results = Results()
+    out = folder(flavour)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").unlink(missing_ok=True)
+    wanted = required(flavour)
+    # Before anything is started: mistakes in these files, and in the environment.
+    splats.allowed()
+    splats.allowed(leaks.ALLOWED)
+    churn_seconds()
+    disk = image.build()
+    results.tests = judge(wanted, {})
+    results.accelerator = accelerator()[1].split(",")[0]
+    machine = Vm(disk, out / "vm", out.name, memory_mib=4096 if flavour.debug else 2048, nodes=2)
+    with repo.served(flavour.repo) as url, machine as vm:
+        results.subject = subject(flavour)
+        gate = Gate(flavour, vm, url, wanted, results)
+        try:
+            gate.run()
+        except UserError as error:
+            results.reasons.insert(0, str(error))
+        # Also after a failure, which the kernel may have explained there.
+        gate.complain(vm.console_text())
+        results.write(out)
+    return results
+
+
+def command() -> int:
+    parser = argparse.ArgumentParser(description="Install, boot and judge the kernel in a virtual host.")
+    flavours.add_option(parser)
+    flavour = flavours.FLAVOURS[parser.parse_args().flavour]
+    results = run(flavour)
+    print(results.table())
+    out = folder(flavour).relative_to(ROOT)
+    say(f"results: {out / 'results.json'}, {out / 'junit.xml'}")
+    return 0 if results.verdict == "pass" else 1
+
+
+if __name__ == "__main__":
+    main(command)

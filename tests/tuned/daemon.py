@@ -1,0 +1,64 @@
+"""tuned on a lab host: the real daemon, asked by tuned-adm, and what the kernel says of huge pages meanwhile."""
+
+from __future__ import annotations
+
+import time
+
+from lab.vm import Result, Vm
+from scripts.console import UserError
+
+THP = "/sys/kernel/mm/transparent_hugepage"
+NODES = ("enabled", "defrag", "shrink_underused", "underused_max_ptes_none", "khugepaged/max_ptes_none")
+LOG = "/var/log/tuned/tuned.log"
+VARIABLES = "/etc/tuned/thp-shrinker-variables.conf"
+# tuned-adm returns before the daemon has put back what was active before a refusal.
+SETTLE = 30.0
+
+Values = dict[str, str]
+
+
+class Tuned:
+    def __init__(self, vm: Vm) -> None:
+        self.vm = vm
+
+    def adm(self, *words: str) -> Result:
+        """Run tuned-adm, and return what it said to the user and its exit code."""
+        return self.vm.run(f"tuned-adm {' '.join(words)}", check=False)
+
+    def profile(self, *names: str) -> None:
+        done = self.adm("profile", *names)
+        if done.code != 0 or done.text:
+            raise UserError(f"tuned-adm profile {' '.join(names)} ended with {done.code}: {done.text}", f"read {LOG}")
+
+    def active(self) -> str:
+        return self.adm("active").text.splitlines()[0].removeprefix("Current active profile: ")
+
+    def verify(self) -> tuple[bool, str]:
+        """Return the verdict of `tuned-adm verify`, and the lines tuned logged meanwhile."""
+        self.vm.run(f": > {LOG}")
+        done = self.adm("verify")
+        return done.code == 0, self.vm.run(f"cat {LOG}").text
+
+    def values(self) -> Values:
+        """Return what is in force, of the files this kernel has."""
+        script = f"cd {THP} && for f in {' '.join(NODES)}; do [ ! -e $f ] || echo $f $(cat $f); done"
+        found = {}
+        for line in self.vm.run(script).text.splitlines():
+            node, _, text = line.partition(" ")
+            found[node] = text.partition("[")[2].partition("]")[0] or text
+        return found
+
+    def write(self, values: Values) -> None:
+        """Change values as another program would."""
+        self.vm.run("; ".join(["set -e", *(f"echo {value} > {THP}/{node}" for node, value in values.items())]))
+
+    def settle(self, expected: Values) -> Values:
+        """Wait for these values, and return what there is in the end."""
+        deadline = time.monotonic() + SETTLE
+        while (found := self.values()) != expected and time.monotonic() < deadline:
+            time.sleep(1)
+        return found
+
+    def define(self, name: str, text: str) -> None:
+        """Make a profile, as an administrator or another tool would."""
+        self.vm.write(f"/etc/tuned/{name}/tuned.conf", f"[main]\nsummary=test\n{text}")

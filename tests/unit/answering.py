@@ -1,0 +1,110 @@
+"""The side of a simulated host: the collection's own module keeps record and holder, all else it only says.
+
+It never wants a reboot: to start a kernel once, and to return from it, is to say from then on that this one runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.unit.simulated import BEFORE, COUNTERS, HOLDER, OLD, RECORD, Host, target
+
+MODULE = "ansible_collections.kernel_thp.fleet.plugins.modules.record"
+# What Ansible starts a module with that is to go on in the background.
+WRAPPER = "async_wrapper"
+ARGS = "ANSIBLE_MODULE_ARGS"
+BOOT_ID = "b1"
+FIT = {"root": True, "machine": "x86_64", "rpm": True, "dnf": True, "no_watchdog": None, "configured_sysctls": {}}
+BOOT = {"loader": "systemd-boot", "problems": [], "free_bytes": 1 << 40, "path": "/efi"}
+Result = dict[str, Any]
+
+
+def main(folder: str, words: list[str]) -> None:
+    """Answer as a module does, one that Ansible made a program of."""
+    host = Host(Path(folder))
+    module, told = (WRAPPER, {ARGS: {}}) if words else called(sys.stdin.read())
+    given = {name: value for name, value in told[ARGS].items() if not name.startswith("_")}
+    host.noted(module, given)
+    if module in host.like["says"]:
+        print(json.dumps(host.like["says"][module]))
+    elif module == "record":
+        keep(host, told)
+    else:
+        print(json.dumps(ANSWERS.get(module, did)(host, {**given, "words": words})))
+
+
+def called(program: str) -> tuple[str, Result]:
+    """Return which module a program is, and what Ansible gives it."""
+    calls = (node for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Call))
+    words = (word.value for call in calls for word in call.keywords if word.arg == "params")
+    told = dict(json.loads(ast.literal_eval(next(words))))
+    return str(told[ARGS]["_ansible_module_name"]).rpartition(".")[2], told
+
+
+def keep(host: Host, told: Result) -> None:
+    """Run the module with this folder in place of the machine's, and what the host is like in place of the machine."""
+    from ansible.module_utils import basic
+    from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
+
+    # Before others take it for their default.
+    records.FOLDER = host.folder
+    records.Store.__init__.__defaults__ = (host.folder,)
+    from ansible_collections.kernel_thp.fleet.plugins.module_utils import holder, snapshot, undo
+
+    assert records.Store().path.parent == holder.path().parent == host.folder
+    uname = host.like["uname"]
+    snapshot.uname = lambda: uname
+    snapshot.before = lambda: {**BEFORE, "uname": uname}
+    undo.hindrances = undo.remains = lambda record: []
+    os.geteuid = lambda: 0
+    basic._ANSIBLE_ARGS, basic._ANSIBLE_PROFILE = json.dumps(told).encode(), "legacy"
+    runpy.run_module(MODULE, run_name="__main__")
+
+
+def did(_host: Host, _given: Result) -> Result:
+    return {"changed": True, "rc": 0}
+
+
+def host_info(host: Host, _given: Result) -> Result:
+    like = {"uname": host.like["uname"], "tuned_gone": host.like["tuned_gone"]}
+    seen = {**FIT, **like, "boot": BOOT, "root_free_bytes": 1 << 40, "counters": COUNTERS}
+    return {"host": seen, "record": host.read(RECORD), "holder": host.read(HOLDER)}
+
+
+def repository(host: Host, given: Result) -> Result:
+    return {"target": target(given.get("release") or host.like["newest"])}
+
+
+def boot(host: Host, given: Result) -> Result:
+    if given["state"] in ("once", "returning"):
+        host.be(uname=OLD if given["state"] == "returning" else given["uname"])
+    if given["state"] == "confirmed":
+        host.write(RECORD, {**host.record, "phase": "booted"})
+    return {"changed": True, "reboot": False, "boot_id": BOOT_ID}
+
+
+def judge(host: Host, given: Result) -> Result:
+    from ansible_collections.kernel_thp.fleet.plugins.module_utils import kernel_log
+
+    problems = kernel_log.splats(host.like["log"], given.get("allowed", []))
+    validated = {"kernel": {"uname": host.like["uname"]}, "verdict": "supported"}
+    said = {"problems": problems, "validate": validated, "counters": COUNTERS, "boot_id": BOOT_ID}
+    return {**said, "failed": bool(problems) and given.get("fail", True), "msg": " / ".join(problems)}
+
+
+def async_wrapper(_host: Host, given: Result) -> Result:
+    return {"started": 1, "finished": 0, "ansible_job_id": given["words"][1]}
+
+
+def async_status(_host: Host, _given: Result) -> Result:
+    """Say of the only thing that is done in the background here, the soak, that it is over."""
+    return {"started": 1, "finished": 1, "figures": {}, "counters": COUNTERS, "boot_id": BOOT_ID}
+
+
+ANSWERS = {each.__name__: each for each in (host_info, repository, boot, judge, async_wrapper, async_status)}

@@ -1,0 +1,101 @@
+"""Hosts for plays, each in a folder: nothing is done to this machine, however much a play wants done."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts import collection
+from scripts.console import ROOT
+
+OLD = "6.1.0-56-amd64"
+COUNTERS = {"time": 1.0, "uptime": 2.0, "memory": {}, "events": {}, "pressure_us": 1}
+BEFORE = {"uname": OLD, "tuned": {}, "boot": {}, "hugepages": {}, "sysctls": {}, "counters": COUNTERS}
+# What a host is like where a test says nothing else. `newest` is the release that its repository has, `log` that of its
+# kernel, and in `says` is what it says to a module instead of what it would.
+LIKE: dict[str, Any] = {"uname": OLD, "newest": "1", "log": "", "tuned_gone": False, "says": {}}
+RECORD, HOLDER = "rollout.json", "holder.json"
+# For Ansible it is the interpreter that modules are run with.
+PROGRAM = """\
+#!{python}
+import sys
+sys.path[:0] = {paths}
+from tests.unit import answering
+answering.main({folder!r}, sys.argv[1:])
+"""
+
+
+def target(release: str) -> dict[str, Any]:
+    return {"release": release, "uname": f"{release}.x86_64+thp", "packages": [f"core-{release}"]}
+
+
+def rollout(phase: str, **more: object) -> dict[str, Any]:
+    """Return the record of a rollout that has got this far."""
+    known = {"schema": 1, "run": "r0", "phase": phase, "target": target("1"), "before": BEFORE, "previous": None}
+    return {**known, "packages": {"added": [], "removed": []}, "armed_in": None, **more}
+
+
+@dataclass(frozen=True)
+class Host:
+    folder: Path
+
+    def variables(self, **more: object) -> Mapping[str, object]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        python = self.folder / "python"
+        paths = [str(ROOT), str(collection.link())]
+        python.write_text(PROGRAM.format(python=sys.executable, paths=paths, folder=str(self.folder)))
+        python.chmod(0o755)
+        own = {"ansible_connection": "local", "ansible_python_interpreter": str(python), "ansible_pipelining": True}
+        return {**own, "ansible_remote_tmp": str(self.folder / "tmp"), "gate_selftests": False, **more}
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        path = self.folder / name
+        return dict(json.loads(path.read_text())) if path.exists() else None
+
+    def write(self, name: str, content: object) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / name).write_text(json.dumps(content))
+
+    @property
+    def like(self) -> dict[str, Any]:
+        return {**LIKE, **(self.read("like.json") or {})}
+
+    def be(self, **like: object) -> None:
+        """Be like this from now on, and otherwise as before."""
+        self.write("like.json", {**self.like, **like})
+
+    # What a rollout left on it
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Return what is recorded of it, which may be nothing."""
+        return self.read(RECORD) or {}
+
+    @property
+    def is_held(self) -> bool:
+        return self.read(HOLDER) is not None
+
+    def rolled_out(self, phase: str, **more: object) -> None:
+        """Have been rolled out to, so far. From when it is tried on it runs the new kernel."""
+        found = rollout(phase, **more)
+        self.write(RECORD, found)
+        self.be(uname=found["target"]["uname"] if phase in ("booted", "done") else OLD)
+
+    def held_by(self, run: str, controller: str) -> None:
+        self.write(HOLDER, {"run": run, "controller": controller, "since": "2030-01-15T10:00:00+00:00"})
+
+    # What it was asked
+
+    def noted(self, module: str, given: Mapping[str, Any]) -> None:
+        with (self.folder / "asked").open("a") as log:
+            log.write(json.dumps([module, given]) + "\n")
+
+    def asked(self, module: str) -> list[dict[str, Any]]:
+        """Return what a module was given, each time."""
+        path = self.folder / "asked"
+        calls = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [given for name, given in calls if name == module]

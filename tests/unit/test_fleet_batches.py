@@ -1,0 +1,92 @@
+"""What is counted after each batch: every host whose turn has come, once, wherever and whatever variables say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.unit.plays import GONE, play, there
+
+DIRECTORY = "report_directory"
+
+
+def test_hosts_with_different_directories_for_reports_are_not_rolled_out_to(
+    ansible: Mapping[str, str], tmp_path: Path
+) -> None:
+    hosts = {"h1": GONE, "h2": {**GONE, DIRECTORY: str(tmp_path / "other")}, "h3": GONE}
+    played = play(ansible, tmp_path, hosts, "rollout", "-e", "fleet_max_failed=2")
+    assert played.code == 2
+    assert (
+        f"a run has one directory for reports: it would be {played.reports}, but h2 has {tmp_path}/other" in played.said
+    )
+    assert not list(tmp_path.glob("*/*/run.json"))
+
+
+def test_a_directory_is_settled_once_for_a_run(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    """Each look at the variable gives another one, as with a date in it that changes in the middle of the rollout."""
+    another = f"{{{{ lookup('ansible.builtin.pipe', 'mktemp -u {tmp_path}/reports/XXXXXX') }}}}"
+    hosts = dict.fromkeys(("h1", "h2"), GONE)
+    words = ("-e", "fleet_max_failed=1", "-e", '{"fleet_serial": [1]}')
+    played = play(ansible, tmp_path, hosts, "rollout", *words, variables={DIRECTORY: another})
+    assert played.code == 2
+    assert "2 hosts failed, 1 allowed" in played.said
+    (report,) = (tmp_path / "reports").glob("*/2*Z-*/report.json")
+    assert json.loads(report.read_text())["counts"] == {"unreachable": 2}
+
+
+def test_each_play_of_a_command_is_counted_by_itself(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    hosts = {"h1": there(tmp_path), "h2": GONE}
+    playbook = tmp_path / "site.yml"
+    plays = [{"import_playbook": "kernel_thp.fleet.validate", "vars": {"fleet_hosts": name}} for name in hosts]
+    playbook.write_text(json.dumps(plays))
+    played = play(ansible, tmp_path, hosts, playbook, "-e", "fleet_max_failed=1")
+    assert played.code == 2, "no run that left a host behind ends well"
+    assert "1 host failed, 1 allowed; h2: unreachable" in played.said
+    found = [json.loads((folder / "report.json").read_text()) for folder in played.runs()]
+    assert [(run["state"], run["counts"]) for run in found] == [
+        ("finished", {"supported": 1}),
+        ("finished", {"unreachable": 1}),
+    ]
+    assert played.results() == {"h2": "unreachable"}, "the second one is the latest"
+
+
+@pytest.mark.parametrize("broken", ["h1", "h2"])
+def test_a_host_of_which_ansible_can_make_nothing_has_failed(
+    ansible: Mapping[str, str], tmp_path: Path, broken: str
+) -> None:
+    """It fails in every task, also in those that would note it down."""
+    hosts = {**dict.fromkeys(("h1", "h2", "h3"), GONE), broken: {**GONE, "ansible_host": "{{ nowhere }}"}}
+    words = ("-e", "fleet_max_failed=1", "-e", '{"fleet_serial": [2, 1]}')
+    played = play(ansible, tmp_path, hosts, "rollout", *words)
+    assert played.code == 2
+    assert "2 hosts failed, 1 allowed" in played.said
+    expected = {"h1": "unreachable", "h2": "unreachable", "h3": "not-reached", broken: "failed"}
+    assert played.results() == expected
+    assert played.failed(broken)["why"].startswith("Ansible dropped it")
+    assert played.report()["state"] == "stopped"
+
+
+def test_the_last_host_of_all_counts_when_ansible_dropped_it(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    hosts = {"h1": there(tmp_path), "h2": {**GONE, "ansible_host": "{{ nowhere }}"}}
+    played = play(ansible, tmp_path, hosts, "validate", "-e", "fleet_max_failed=1")
+    assert played.code == 2
+    assert "1 host failed, 1 allowed; h2: failed, start failed: Ansible dropped it" in played.said
+    assert played.report()["state"] == "finished"
+    assert played.results() == {"h1": "supported", "h2": "failed"}
+
+
+def test_check_mode_leaves_nothing_and_follows_nothing(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    """What others put where everybody may put something is none of its business."""
+    everybodys = tmp_path / "tmp"
+    everybodys.mkdir()
+    (everybodys / "kernel-thp-check").write_text("not yours")
+    own = {**ansible, "TMPDIR": str(everybodys), "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")}
+    played = play(own, tmp_path, {"h1": there(tmp_path)}, "validate", "--check", "-v")
+    assert played.code == 0
+    assert "1 hosts, none failed" in played.said
+    assert [path.name for path in everybodys.iterdir()] == ["kernel-thp-check"]
+    assert list((tmp_path / "local").iterdir()) == []
+    assert not played.reports.exists()

@@ -1,0 +1,498 @@
+"""What the fleet rollout decides by: readiness, packages, settings, the soak, the kernel's log, tuned's profiles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.kernel_thp.fleet.plugins.filter import fleet
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
+    counters,
+    files,
+    hugepages,
+    kernel_log,
+    packages,
+    repository,
+    snapshot,
+    soaking,
+    tuned,
+)
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.counters import Counters
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.soaking import Limits
+from ansible_collections.kernel_thp.fleet.plugins.modules import profile
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import order, ready
+
+from lab import splats
+
+SAMPLES = Path(__file__).resolve().parent / "splats"
+MIB = 1 << 20
+TARGET = {"release": "1", "uname": "1.x86_64+thp", "packages": ["core-1", "tools-1"]}
+
+
+def seen(**host: object) -> dict[str, Any]:
+    """Return a host on which everything is as it should be, but for what is given."""
+    boot = {"loader": "systemd-boot", "problems": [], "free_bytes": 300 * MIB, "path": "/efi"}
+    good: dict[str, Any] = {
+        "root": True,
+        "machine": "x86_64",
+        "rpm": True,
+        "dnf": True,
+        "uname": "6.1.0-56-amd64",
+        "boot": boot,
+        "root_free_bytes": 2000 * MIB,
+        "tuned_gone": False,
+        "no_watchdog": None,
+        "counters": {"pressure_us": 1},
+        "configured_sysctls": {"kernel/panic": "10"},
+    }
+    return {"host": {**good, **host}, "record": None}
+
+
+def record(phase: str, release: str = "1", tools: str = "tools-1") -> dict[str, Any]:
+    return {"phase": phase, "target": {"release": release, "packages": [tools, "core-1"]}, "previous": None}
+
+
+# Readiness
+
+
+def test_a_good_host_is_fit_and_not_hindered() -> None:
+    assert ready.unfit(seen()) == []
+    assert ready.hindered(seen(), TARGET, 200, 1024, need_watchdog=True) == []
+    assert ready.remarks(seen()) == []
+
+
+@pytest.mark.parametrize(
+    ("lacks", "instead", "said"),
+    [
+        ("root", False, "needs root"),
+        ("rpm", False, "no RPM host"),
+        ("dnf", False, "dnf is missing"),
+        ("machine", "aarch64", "this is aarch64, and kernel-thp is for x86_64"),
+    ],
+)
+def test_a_host_that_is_not_one_of_ours_is_refused(lacks: str, instead: object, said: str) -> None:
+    (sentence,) = ready.unfit(seen(**{lacks: instead}))
+    assert said in sentence
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ({"root_free_bytes": 1023 * MIB}, "/ has 1023 MiB free, 1024 MiB are needed"),
+        ({"tuned_gone": True}, "tuned-adm is missing"),
+        ({"no_watchdog": "there is no hardware watchdog"}, "preflight_require_watchdog"),
+        ({"boot": {"loader": None, "problems": ["no boot loader"], "free_bytes": 0, "path": ""}}, "no boot loader"),
+        ({"boot": {"loader": "grub", "problems": [], "free_bytes": MIB, "path": "/boot"}}, "/boot has 1 MiB free"),
+    ],
+)
+def test_what_has_to_be_mended_first_is_named(host: dict[str, Any], said: str) -> None:
+    (sentence,) = ready.hindered(seen(**host), TARGET, 200, 1024, need_watchdog=True)
+    assert said in sentence
+
+
+@pytest.mark.parametrize(
+    ("phase", "release", "needs_room"),
+    [
+        ("armed", "1", False),
+        ("done", "1", False),
+        ("installing", "1", True),
+        ("done", "0", True),
+        ("rolled-back", "1", True),
+    ],
+)
+def test_what_is_installed_already_needs_no_more_room(phase: str, release: str, needs_room: bool) -> None:
+    host = {**seen(root_free_bytes=0), "record": record(phase, release)}
+    assert bool(ready.hindered(host, TARGET, 200, 1024, need_watchdog=False)) == needs_room
+
+
+@pytest.mark.parametrize(
+    ("phase", "release", "uname", "finished"),
+    [
+        ("done", "1", "1.x86_64+thp", True),
+        ("done", "1", "6.1.0-56-amd64", False),
+        ("done", "0", "1.x86_64+thp", False),
+        ("booted", "1", "1.x86_64+thp", False),
+    ],
+)
+def test_only_a_finished_host_that_runs_the_kernel_is_left_alone(
+    phase: str, release: str, uname: str, finished: bool
+) -> None:
+    assert ready.finished({**seen(uname=uname), "record": record(phase, release)}, TARGET) == finished
+
+
+def test_a_host_that_could_have_newer_tools_is_not_done() -> None:
+    host = {**seen(uname="1.x86_64+thp"), "record": record("done", tools="tools-0")}
+    assert not ready.finished(host, TARGET)
+    # They need no room for a kernel.
+    host["host"]["boot"]["free_bytes"] = 0
+    assert ready.hindered(host, TARGET, 200, 1024, need_watchdog=False) == []
+
+
+def test_what_a_host_lacks_and_can_do_without_is_told() -> None:
+    told = ready.remarks(seen(no_watchdog="there is no hardware watchdog", counters={"pressure_us": None}))
+    assert len(told) == 2
+    assert "memory pressure is compared with nothing" in told[1]
+
+
+def test_what_would_keep_a_kernel_that_panics_from_rebooting_is_told() -> None:
+    (told,) = ready.remarks(seen(configured_sysctls={"kernel/panic": "10", "kernel/panic_on_oops": "0"}))
+    assert told.startswith("sysctl.d sets kernel.panic_on_oops = 0: ")
+
+
+def test_of_what_sysctl_d_sets_the_last_one_counts() -> None:
+    said = "# /usr/lib/sysctl.d/50-a.conf\n# kernel.panic = 5\nkernel.panic=10\nkernel.pid_max = 1\n"
+    assert snapshot.configured(said) == {"kernel/panic": "10"}
+    assert snapshot.configured(f"{said}\n# /etc/sysctl.d/99-b.conf\n-kernel/panic = 0\n") == {"kernel/panic": "0"}
+    assert snapshot.configured("no such config\n") == {}
+
+
+# Order and outcome
+
+GROUPS = {"all": ["b", "a", "d", "c"], "web": ["d", "b", "a"], "canary": ["d", "c"]}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "canaries", "listed"),
+    [
+        ("all", "canary", ["c", "d", "a", "b"]),
+        ("web", "canary", ["d", "a", "b"]),
+        ("web", [], ["a", "b", "d"]),
+        (["a", "c"], ["c"], ["c", "a"]),
+        (["web", "c"], "c", ["c", "a", "b", "d"]),
+    ],
+)
+def test_canaries_come_first_and_both_parts_are_sorted(hosts: object, canaries: object, listed: list[str]) -> None:
+    assert order.canaries_first(GROUPS, hosts, canaries) == listed
+
+
+def test_an_inventory_can_do_without_the_group_that_canaries_have_by_default() -> None:
+    without = {name: hosts for name, hosts in GROUPS.items() if name != "canary"}
+    assert order.canaries_first(without, "web", "canary") == ["a", "b", "d"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "canaries", "told"),
+    [
+        ("wbe", "canary", "fleet_hosts: the inventory has no group or host wbe"),
+        ("a:b", "canary", "fleet_hosts: the inventory has no group or host a:b"),
+        (["a", "bb", "c"], "canary", "fleet_hosts: the inventory has no group or host bb"),
+        ("web", "canaries", "fleet_canaries: the inventory has no group or host canaries"),
+        ("web", ["canary", "dd"], "fleet_canaries: the inventory has no group or host dd"),
+        ("empty", "canary", "fleet_hosts: there is no host in empty"),
+    ],
+)
+def test_a_name_that_nobody_has_and_a_fleet_without_hosts_are_mistakes(
+    hosts: object, canaries: object, told: str
+) -> None:
+    with pytest.raises(AnsibleFilterError, match=told):
+        order.canaries_first({**GROUPS, "empty": []}, hosts, canaries)
+
+
+def test_a_host_that_is_gone_is_lost_and_one_that_is_there_has_failed() -> None:
+    assert fleet.outcome({"failed": True, "lost_contact": True}) == "lost"
+    assert fleet.outcome({"failed": True, "msg": "x"}) == "failed"
+
+
+@pytest.mark.parametrize(
+    ("seen", "failed", "result"),
+    [
+        ({}, {"lost_contact": True}, "unreachable"),
+        ({}, {}, "refused"),
+        (seen(), {"msg": "the repository cannot be used"}, "refused"),
+        ({**seen(), "record": record("done")}, {"msg": "run r1 works on this host"}, "refused"),
+        ({**seen(), "record": record("rolled-back")}, {"lost_contact": True}, "unreachable"),
+        ({**seen(), "record": record("booted")}, {"msg": "run r1 works on this host"}, "failed"),
+        ({**seen(), "record": record("rolling-back")}, {"lost_contact": True}, "lost"),
+    ],
+)
+def test_a_host_that_was_in_the_middle_is_not_called_refused(
+    seen: dict[str, Any], failed: dict[str, Any], result: str
+) -> None:
+    assert fleet.turned_away(failed, seen) == result
+
+
+def test_the_reason_is_one_line() -> None:
+    assert fleet.why({"msg": "a\n  b"}) == "a b"
+    assert fleet.why({"module_stderr": "Traceback"}) == "Traceback"
+    assert fleet.why({}) == "no reason was given; see what Ansible said"
+
+
+# Packages
+
+
+def test_what_a_transaction_changed_is_the_difference() -> None:
+    changed = packages.change(["a-1", "tests-1"], ["a-1", "b-1", "tests-2"])
+    assert changed == {"added": ["b-1", "tests-2"], "removed": ["tests-1"]}
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("Error: \n Problem: conflicting requests\n  - nothing provides x needed by y\n", "- nothing provides x"),
+        ("Importing GPG key 0x1:\nError: Failed to download metadata: Bad GPG signature\n", "Bad GPG signature"),
+        ("Public key for k.rpm is not installed\nError: GPG check FAILED\n", "Public key for k.rpm"),
+        ("However, you do not have any GPG public keys installed. You need\nname: x\nusername:\n", "GPG public keys"),
+        ("something else\n", "something else"),
+        ("", "it said nothing"),
+    ],
+)
+def test_of_what_dnf_says_the_reason_is_kept(said: str, reason: str) -> None:
+    found = packages.reason("100 % |##########|\n" if "something" not in said and said else "", said)
+    assert reason in found
+    assert "####" not in found
+
+
+def test_a_package_manager_at_work_is_noticed(tmp_path: Path) -> None:
+    note = tmp_path / "var/cache/dnf/metadata_lock.pid"
+    note.parent.mkdir(parents=True)
+    note.write_text("4711")
+    assert packages.busy(tmp_path) is None, "a note of a process that is gone holds nothing"
+    process = tmp_path / "proc/4711/cmdline"
+    process.parent.mkdir(parents=True)
+    process.write_text("dnf\0upgrade\0")
+    assert packages.busy(tmp_path) == "pid 4711 (dnf upgrade)"
+
+
+def test_packages_of_other_machines_are_not_chosen() -> None:
+    lines = ["k 1-1 k-1-1.i686", "k 1-1 k-1-1.x86_64", "t 2-1 t-2-1.noarch", "s 1-1 s-1-1.src"]
+    assert repository.choose(lines, "x86_64") == {"k": ("1-1", "k-1-1.x86_64"), "t": ("2-1", "t-2-1.noarch")}
+
+
+def test_the_kernel_package_says_which_uname_it_is() -> None:
+    provides = ["kernel-thp-core = 1-1", "kernel-thp-core-uname-r = 1-1.x86_64+thp", "installonlypkg(kernel)"]
+    assert repository.uname(provides) == "1-1.x86_64+thp"
+    with pytest.raises(Problem, match="do not say"):
+        repository.uname(provides[:1])
+
+
+# Settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / hugepages.FOLDER
+    (folder / "khugepaged").mkdir(parents=True)
+    (folder / "enabled").write_text("always [madvise] never\n")
+    (folder / "khugepaged" / "max_ptes_none").write_text("511\n")
+    (folder / "hpage_pmd_size").write_text("2097152\n")
+    (folder / "hpage_pmd_size").chmod(0o444)
+    yield tmp_path
+
+
+def test_settings_are_those_that_can_be_written_as_they_are_in_force(settings: Path) -> None:
+    assert hugepages.read(settings) == {"enabled": "madvise", "khugepaged/max_ptes_none": "511"}
+
+
+def test_only_what_differs_is_written_and_what_this_kernel_lacks_is_left_out(settings: Path) -> None:
+    path = settings / hugepages.FOLDER / "khugepaged" / "max_ptes_none"
+    wanted = {"enabled": "madvise", "khugepaged/max_ptes_none": "409", "shrink_underused": "1"}
+    assert hugepages.different(wanted, settings) == {"khugepaged/max_ptes_none": "511"}
+    hugepages.restore(wanted, settings)
+    assert path.read_text() == "409"
+    assert (settings / hugepages.FOLDER / "enabled").read_text() == "always [madvise] never\n"
+    assert hugepages.different(wanted, settings) == {}
+
+
+def test_a_file_is_put_back_or_taken_away(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    assert files.put(path, "a", mode=0o755)
+    assert not files.put(path, "a")
+    assert path.stat().st_mode & 0o777 == 0o755
+    assert files.put(path, None)
+    assert not path.exists()
+    assert not files.put(path, None)
+
+
+# tuned
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([], ["thp-shrinker"]),
+        (["virtual-guest"], ["virtual-guest", "thp-shrinker"]),
+        (["virtual-guest", "kernel_settings"], ["virtual-guest", "thp-shrinker", "kernel_settings"]),
+        (["thp-shrinker-tight", "x"], ["x", "thp-shrinker"]),
+    ],
+)
+def test_our_profile_comes_after_the_others_and_before_kernel_settings(before: list[str], after: list[str]) -> None:
+    assert tuned.with_profile(before, "thp-shrinker") == after
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ("Current active profile: virtual-guest thp-shrinker\n", ["virtual-guest", "thp-shrinker"]),
+        ("No current active profile.\n", []),
+        ("Cannot talk to TuneD daemon via DBus.\nPreset profile: thp-shrinker\n", []),
+    ],
+)
+def test_only_what_is_in_force_counts_as_active(said: str, names: list[str]) -> None:
+    assert tuned.active(said) == names
+
+
+@pytest.mark.parametrize(("added", "applied"), [([], 0), (["tuned-profiles-thp-2-1.noarch"], 1)])
+def test_a_profile_that_is_in_force_is_applied_again_when_its_package_is_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, added: list[str], applied: int
+) -> None:
+    state = tuned.State(True, True, "enabled", ["virtual-guest", "thp-shrinker"], None, None)
+    store = Store(tmp_path)
+    store.write(
+        {
+            "schema": records.SCHEMA,
+            "phase": records.BOOTED,
+            "before": {"tuned": state.as_dict()},
+            "packages": {"added": added, "removed": []},
+        }
+    )
+    asked: list[list[str]] = []
+    monkeypatch.setattr(profile, "Store", lambda: store)
+    monkeypatch.setattr(tuned, "read", lambda: state)
+    monkeypatch.setattr(tuned, "verified", lambda: None)
+    monkeypatch.setattr(tuned, "apply", lambda profiles, timeout: asked.append(profiles))
+    found = profile.apply({"name": "thp-shrinker", "timeout": 60}, check=False)
+    assert (found["changed"], asked) == (bool(applied), [state.active] * applied)
+
+
+CHOSEN, PICKED = "manual\n", "auto\n"
+
+
+@pytest.mark.parametrize(
+    ("found", "now", "mode", "wanted"),
+    [
+        # Of a host that is done and taken up again: what was chosen since then counts, and the next time as well.
+        (["balanced"], ["throughput-performance"], CHOSEN, ["throughput-performance", "thp-shrinker"]),
+        (["balanced"], ["throughput-performance", "thp-shrinker"], CHOSEN, ["throughput-performance", "thp-shrinker"]),
+        ([], ["throughput-performance"], CHOSEN, ["throughput-performance", "thp-shrinker"]),
+        (["balanced"], ["balanced", "thp-shrinker"], CHOSEN, ["balanced", "thp-shrinker"]),
+        (["balanced"], ["thp-shrinker"], CHOSEN, ["balanced", "thp-shrinker"]),
+        (["balanced"], [], CHOSEN, ["balanced", "thp-shrinker"]),
+        # tuned itself picks one when it is started for the first time, by a rollout that was cut off for example.
+        ([], ["virtual-guest"], PICKED, ["thp-shrinker"]),
+        (["balanced"], ["virtual-guest"], None, ["balanced", "thp-shrinker"]),
+    ],
+)
+def test_ours_comes_beside_what_an_operator_has_chosen_since_the_rollout_began(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    found: list[str],
+    now: list[str],
+    mode: str | None,
+    wanted: list[str],
+) -> None:
+    before = tuned.State(True, bool(found), "enabled", found, None, None)
+    state = tuned.State(True, True, "enabled", now, None, mode)
+    store = Store(tmp_path)
+    about = {"before": {"tuned": before.as_dict()}, "packages": {"added": [], "removed": []}}
+    store.write({"schema": records.SCHEMA, "phase": records.BOOTED, **about})
+    monkeypatch.setattr(profile, "Store", lambda: store)
+    monkeypatch.setattr(tuned, "read", lambda: state)
+    assert profile.apply({"name": "thp-shrinker", "timeout": 60}, check=True)["active"] == wanted
+
+
+# The kernel's log
+
+
+def test_the_gate_on_a_host_looks_for_what_the_lab_looks_for() -> None:
+    assert kernel_log.SPLAT.pattern == splats.SPLAT.pattern
+
+
+@pytest.mark.parametrize("line", (SAMPLES / "defects.txt").read_text().splitlines())
+def test_a_defect_is_found_unless_it_is_allowed(line: str) -> None:
+    assert kernel_log.splats(f"Linux version 6.1\n{line}\n{line}\n", []) == [line.strip()]
+    assert kernel_log.splats(line, [re.escape(line.strip())]) == []
+
+
+@pytest.mark.parametrize("line", (SAMPLES / "harmless.txt").read_text().splitlines())
+def test_a_harmless_line_is_not(line: str) -> None:
+    assert kernel_log.splats(line, []) == []
+
+
+# The soak
+
+LIMITS = Limits(pressure=10.0, oom_kills=0, fallback=20.0, faults=100)
+
+
+def at(uptime: float, pressure_us: int | None = 0, **events: int) -> Counters:
+    return Counters(0.0, uptime, {}, events, pressure_us)
+
+
+def judged(before: Counters, since: Counters, until: Counters, over: bool = True) -> list[str]:
+    return soaking.judge(soaking.figures(None, before), soaking.figures(since, until), LIMITS, over)
+
+
+def test_a_host_that_fares_as_before_passes() -> None:
+    before = at(1000, 150_000_000, oom_kill=10, thp_fault_alloc=700, thp_fault_fallback=300)
+    # 15 % of the time, a kill in 100 s, 30 % of the faults: each is what it was before.
+    until = at(150, 15_000_000, oom_kill=1, thp_fault_alloc=700, thp_fault_fallback=300)
+    assert judged(before, at(50), until) == []
+
+
+@pytest.mark.parametrize(
+    ("until", "said"),
+    [
+        (at(150, 10_100_000), "memory was waited for in 10.1 % of the time, 10.0 % is allowed"),
+        (at(150, 0, oom_kill=1), "1 processes were OOM-killed, 0 are allowed"),
+        (at(150, 0, thp_fault_alloc=78, thp_fault_fallback=22), "22.0 % of 100 faults got no huge page, 20.0 % are"),
+        (at(150, None), "cannot be judged"),
+    ],
+)
+def test_a_host_that_fares_worse_does_not(until: Counters, said: str) -> None:
+    (sentence,) = judged(at(1000), at(50), until)
+    assert said in sentence
+
+
+@pytest.mark.parametrize(
+    "until",
+    [at(150, 10_000_000), at(150, 0, thp_fault_alloc=80, thp_fault_fallback=20), at(150, 0, thp_fault_fallback=99)],
+)
+def test_at_the_limit_and_with_too_few_faults_it_still_passes(until: Counters) -> None:
+    assert judged(at(1000), at(50), until) == []
+
+
+def test_pressure_is_not_judged_where_there_were_no_figures_before_either() -> None:
+    assert judged(at(1000, None), at(50, None), at(150, None)) == []
+    # What the old kernel had is not known, so the limit alone counts.
+    (sentence,) = judged(at(1000, None), at(50), at(150, 10_100_000))
+    assert "10.0 % is allowed" in sentence
+
+
+def test_until_it_is_over_only_kills_count() -> None:
+    until = at(60, 9_000_000, oom_kill=1)
+    assert len(judged(at(1000), at(50), until, over=False)) == 1
+    assert len(judged(at(1000), at(50), until)) == 2
+
+
+def test_a_soak_that_is_too_short_has_no_share_of_time() -> None:
+    assert judged(at(1000), at(50), at(59, 9_000_000)) == []
+    assert judged(at(1000), at(50), at(50, 0)) == []
+    assert len(judged(at(1000), at(50), at(59, None))) == 1
+
+
+def test_what_is_not_to_be_judged_is_not() -> None:
+    nothing = Limits(pressure=None, oom_kills=None, fallback=None, faults=1)
+    bad = soaking.figures(at(50), at(150, 99_000_000, oom_kill=9, thp_fault_fallback=9))
+    assert soaking.judge(soaking.figures(None, at(1000)), bad, nothing, over=True) == []
+
+
+def test_counters_are_read_as_the_kernel_writes_them(tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    (proc / "pressure").mkdir(parents=True)
+    (proc / "uptime").write_text("12.50 20.00\n")
+    (proc / "meminfo").write_text("MemTotal:  2048 kB\nBuffers:  1 kB\nAnonHugePages:  4 kB\n")
+    (proc / "vmstat").write_text("nr_free_pages 1\nthp_fault_alloc 3\noom_kill 2\n")
+    (proc / "pressure" / "memory").write_text(
+        "some avg10=0.00 avg60=0.00 avg300=0.00 total=77\nfull avg10=0.00 total=5\n"
+    )
+    found = counters.read(tmp_path)
+    assert (found.uptime, found.pressure_us) == (12.5, 77)
+    assert found.memory == {"MemTotal": 2048 << 10, "AnonHugePages": 4 << 10}
+    assert found.events == {"thp_fault_alloc": 3, "oom_kill": 2}
+    assert counters.from_dict(found.as_dict()) == found

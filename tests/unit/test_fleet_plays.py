@@ -1,0 +1,125 @@
+"""Plays of one command: what one of them found out of a host is not taken for what the next one finds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts import collection
+from tests.unit.plays import GONE, Played, play
+from tests.unit.simulated import Host, rollout
+
+SET, REGISTER = "ansible.builtin.set_fact", "register"
+# What Ansible itself tells a rescue.
+FAILURE = {"ansible_failed_task", "ansible_failed_result"}
+# What a rollout, or a rollback after it, leaves of a host that it has put back.
+LEFT = {
+    "fleet_release": "0",
+    "fleet_went_back": True,
+    "preflight_seen": {"host": {}, "record": rollout("booted")},
+    "preflight_target": {"release": "0", "uname": "0.x86_64+thp", "packages": ["core-0"]},
+    "preflight_record": rollout("booted"),
+    "preflight_held": True,
+    "preflight_drained": False,
+    "rollback_seen": {"host": {}, "record": rollout("booted")},
+    "rollback_held": True,
+    "rollback_drained": True,
+    "rollback_undone": True,
+}
+
+
+MUTE = {"failed": True, "msg": "thp-validate is not installed"}
+
+
+def after(
+    ansible: Mapping[str, str], folder: Path, playbook: str, hosts: Mapping[str, Mapping[str, object]], *words: str
+) -> Played:
+    """Play it after another play of the same command, in one batch, however many of its hosts fail."""
+    site = folder / "site.yml"
+    earlier = {"hosts": "all", "gather_facts": False, "tasks": [{SET: LEFT}]}
+    site.write_text(json.dumps([earlier, {"import_playbook": f"kernel_thp.fleet.{playbook}"}]))
+    given = json.dumps({"fleet_serial": ["100%"], "fleet_max_failed": 9, "rollback_return_timeout": 1})
+    return play(ansible, folder, hosts, site, "-e", given, *words)
+
+
+@pytest.mark.parametrize("words", [(), ("--check",)])
+def test_a_rollout_takes_no_host_for_what_an_earlier_play_had_found(
+    ansible: Mapping[str, str], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    unfit, done = (Host(tmp_path / name) for name in ("unfit", "done"))
+    unfit.be(tuned_gone=True)
+    done.rolled_out("done")
+    hosts = {"gone": GONE, "unfit": unfit.variables(), "done": done.variables()}
+    played = after(ansible, tmp_path, "rollout", hosts, *words)
+    assert "2 hosts failed, 9 allowed; gone: unreachable, preflight failed: the host does not answer" in played.said
+    assert "; unfit: refused, preflight failed: tuned-adm is missing" in played.said
+    assert words or played.results()["done"] == "unchanged"
+    assert [call["release"] for call in done.asked("repository")] == [""], "the newest, and not that of another play"
+
+
+def test_a_rollback_takes_no_host_for_what_an_earlier_play_had_found(
+    ansible: Mapping[str, str], tmp_path: Path
+) -> None:
+    back, out = (Host(tmp_path / name) for name in ("back", "out"))
+    back.rolled_out("rolled-back")
+    out.rolled_out("rolled-back", drained=True)
+    undrain = {"preflight_undrain_command": ["undrain"]}
+    hosts = {"gone": GONE, "back": back.variables(), "out": out.variables(**undrain)}
+    played = after(ansible, tmp_path, "rollback", hosts)
+    assert played.results() == {"gone": "unreachable", "back": "unchanged", "out": "undone"}
+    assert "drained" not in out.record
+
+
+def test_a_host_without_a_verdict_does_not_have_that_of_an_earlier_play(
+    ansible: Mapping[str, str], tmp_path: Path
+) -> None:
+    host = Host(tmp_path / "h1")
+    host.be(log="Linux version 6.1")
+    mute = host.folder / "like.json"
+    between = {
+        "hosts": "localhost",
+        "gather_facts": False,
+        "tasks": [{"ansible.builtin.copy": {"dest": str(mute), "content": json.dumps({"says": {"judge": MUTE}})}}],
+    }
+    site = tmp_path / "site.yml"
+    validate = {"import_playbook": "kernel_thp.fleet.validate"}
+    site.write_text(json.dumps([validate, between, validate]))
+    played = play(ansible, tmp_path, {"h1": host.variables()}, site)
+    first, second = (json.loads((folder / "report.json").read_text())["hosts"][0] for folder in played.runs())
+    assert (first["result"], second["result"]) == ("supported", "unsupported")
+    assert first["facts"]["after"]["verdict"] == "supported"
+    assert second["facts"] == {}
+
+
+def facts(found: object) -> Iterator[str]:
+    """Yield what tasks in a file of YAML leave for those after them, apart from what is a role's own affair."""
+    if isinstance(found, list):
+        for item in found:
+            yield from facts(item)
+    elif isinstance(found, dict):
+        named = [*found.get(SET, {}), *([found[REGISTER]] if REGISTER in found else [])]
+        yield from (name for name in named if not name.startswith("__"))
+        for value in found.values():
+            yield from facts(value)
+
+
+def loaded(path: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load(path.read_text()))
+
+
+def test_all_that_is_known_of_a_host_is_forgotten_when_a_play_begins() -> None:
+    folder = collection.SOURCE / "playbooks" / "tasks"
+    (task,) = loaded(folder / "forget.yml")
+    paths = [*collection.SOURCE.glob("roles/*/tasks/*.yml"), *folder.glob("*.yml")]
+    known = {name for path in paths for name in facts(loaded(path))}
+    assert set(LEFT) <= known
+    # The answer of the first task after it is there in any case.
+    assert (known | FAILURE) - {"fleet_note"} == set(task[SET])
+    assert not any(task[SET].values())
+    for name in ("roll_out", "roll_back", "judge"):
+        assert loaded(folder / f"{name}.yml")[0]["ansible.builtin.import_tasks"] == "forget.yml"

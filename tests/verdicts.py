@@ -1,0 +1,34 @@
+"""What became of each test that ran on a kernel booted directly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import direct_boot
+from tools.thp_validate import ktap
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`pass`, `fail` and `skip` are the test's own words; `lost`: the kernel died or hung."""
+
+    verdict: str
+    reason: str
+
+
+def read_console(console: Path, todo: Mapping[str, Sequence[str]]) -> dict[str, Verdict]:
+    """Return what each test reported; a test that was to run and reported nothing is lost.
+
+    A program may have words of its own, before those that name tests.
+    """
+    printed = direct_boot.outputs(console)
+    why = direct_boot.why_dead(console) or "the kernel hung or the program died"
+    found = {}
+    for name, tests in todo.items():
+        reported = {test.name: test for test in ktap.parse(printed.get(name.partition(" ")[0], [])).leaves()}
+        for test in tests:
+            result = reported.get(test)
+            found[test] = Verdict(result.verdict, result.reason) if result else Verdict("lost", why)
+    return found
