@@ -3,9 +3,10 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := build/venv/bin
-# A virtual host keeps one core busy, so two files of tests run beside each other.
-# In the order given: the hosts of the first files are made ready within seconds, meanwhile those of later ones are prepared.
-HOSTS = $(VENV)/python -m pytest -v -n 2 --dist loadfile --no-loadscope-reorder --durations=8
+# Which kernel: cloud (the default), server or debug. DEBUG=1 is short for the last.
+FLAVOUR ?= $(if $(DEBUG),debug,cloud)
+# A virtual host keeps one core busy, so two groups of tests run beside each other, in the order given.
+HOSTS = $(VENV)/python -m pytest -v -n 2 --dist loadgroup --durations=8
 
 # What the checkers remember stays below build/ like everything else that is made.
 export MYPY_CACHE_DIR := build/cache/mypy
@@ -14,7 +15,7 @@ export PYTEST_ADDOPTS := -o cache_dir=build/cache/pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests static collection package kernel tuned tools fleet fleet-full fleet-scale molecule releases series-check prove bench bench-check check clean
+.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests lockdep static collection package hosts hosts-full kernel tuned tools flavours fleet fleet-full fleet-scale molecule releases series-check mutation bench bench-check check check-full clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,21 +41,24 @@ config: tree ## make the complete configurations anew from the fragments in SOUR
 base-config: tree ## try BASE_CONFIG=FILE, a distribution's configuration, as the base of the package
 	@$(PYTHON) -m scripts.config --base '$(BASE_CONFIG)'
 
-# DEBUG=1: kernel-thp-debug, in build/repo-debug/. BASE_CONFIG=FILE: on a distribution's configuration, in build/repo-base/.
-rpms: sources ## signed dnf repository with the packages, in build/repo/ (DEBUG=1, BASE_CONFIG=FILE: others)
-	@$(PYTHON) -m scripts.rpms $(if $(DEBUG),--debug) $(if $(BASE_CONFIG),--base-config '$(BASE_CONFIG)')
+# FLAVOUR=server or debug: in build/repo-FLAVOUR/. BASE_CONFIG=FILE: server on a distribution's configuration, in build/repo-base/.
+rpms: deps sources ## signed dnf repository with the packages, in build/repo/ (FLAVOUR=server, DEBUG=1, BASE_CONFIG=FILE: others)
+	@$(PYTHON) -m scripts.rpms $(if $(BASE_CONFIG),--base-config '$(BASE_CONFIG)',--flavour $(FLAVOUR))
 
 rebuild-check: rpms ## build the selftests again elsewhere: the same bytes? (KERNEL=1: the kernel, minutes)
 	@$(PYTHON) -m scripts.rebuild_check $(if $(KERNEL),--kernel)
 
-image: ## disk image of the virtual host
+image: deps ## disk image of the virtual host
 	@$(PYTHON) -m lab.image
 
 vm: image ## start a virtual host, with dnf set to build/repo, and log in to it
 	@$(PYTHON) -m lab.shell
 
-gate: deps rpms image ## install, boot and judge the kernel in a virtual host (DEBUG=1: the debug kernel, with churn)
-	@$(PYTHON) -m tests.kernel.gate $(if $(DEBUG),--debug)
+gate: deps rpms image ## install, boot and test the kernel in a virtual host (FLAVOUR=server; DEBUG=1: with churn)
+	@$(PYTHON) -m tests.kernel.gate --flavour $(FLAVOUR)
+
+lockdep: deps tree rpms ## stress, migration and cgroup v1 on a small kernel with lockdep and DEBUG_VM
+	@$(PYTHON) -m tests.kernel.lockdep
 
 matrix: deps rpms image ## selftests on cgroup v1 and v2, swap on zram and on a disk, 1 and 2 NUMA nodes
 	@$(PYTHON) -m tests.kernel.matrix
@@ -70,21 +74,26 @@ static: deps tree ## patches, headers, style, scripts, the Ansible collection
 collection: deps ## archive of the Ansible collection for fleets, in build/galaxy/
 	@$(PYTHON) -m scripts.collection
 
-package: deps rpms ## the built packages (DEBUG=1: those of the debug kernel)
-	@$(VENV)/python -m pytest -q $(if $(DEBUG),tests/package/test_debug.py,tests/package --ignore=tests/package/test_debug.py)
+package: deps rpms ## the built packages (FLAVOUR=server, DEBUG=1: those of other flavours)
+	@FLAVOUR=$(FLAVOUR) $(VENV)/python -m pytest -q tests/package
 
-kernel: gate ## the gate's verdict as tests
-	@$(HOSTS) tests/kernel --ignore=tests/kernel/test_two_releases.py
+# One host for each kernel: kernel-thp, the stock kernel, Linux 6.12.
+hosts: deps rpms image ## tuned profiles and thp-validate on virtual hosts
+	@$(HOSTS) -m 'not full' tests/tools tests/tuned
 
-tuned: deps rpms image ## the tuned profiles on hosts with kernel-thp, the stock kernel and Linux 6.12
-	@$(HOSTS) tests/tuned
+hosts-full: deps rpms image ## the same with everything that takes minutes, and the lab itself
+	@$(HOSTS) -m full tests/tools tests/tuned tests/kernel --ignore=tests/kernel/test_two_releases.py --ignore=tests/kernel/test_flavours.py
 
-tools: deps rpms image ## thp-validate and the sos plugin on hosts with the stock kernel, kernel-thp and Linux 6.12
-	@$(HOSTS) tests/tools
+tuned tools: deps rpms image ## all tests of the profiles, or of thp-validate
+	@$(HOSTS) tests/$@
 
-# Of these, one file of tests has the machine for its hosts, so none runs beside another.
-fleet: deps rpms image ## rollout to a fleet of virtual hosts, meanwhile two that fail, and the fleet's table (minutes)
-	@$(VENV)/python -m pytest -s -v tests/fleet/test_rollout.py
+flavours: deps image ## both flavours side by side in a virtual host (builds both)
+	@$(MAKE) --no-print-directory rpms && $(MAKE) --no-print-directory rpms FLAVOUR=server
+	@$(VENV)/python -m pytest -q tests/kernel/test_flavours.py
+
+# One file of tests at a time has the machine for its hosts.
+fleet: deps rpms image ## rollout to a fleet of virtual hosts, one that fails, and the fleet's table (minutes)
+	@$(VENV)/python -m pytest -s -v -m 'not full' tests/fleet/test_rollout.py
 
 fleet-full: deps rpms image ## every way in which a rollout can fail, and back (hours; goes on where it was interrupted)
 	@$(VENV)/python -m pytest -s -v --go-on tests/fleet
@@ -98,23 +107,26 @@ molecule: deps rpms image ## each role of the Ansible collection by itself, on a
 releases: deps rpms image ## two releases side by side in a virtual host, and removing the one that runs (minutes)
 	@$(VENV)/python -m pytest -q tests/kernel/test_two_releases.py
 
-series-check: deps tree ## compile every prefix of the series for each variant: THP off, MEMCG off, i386, arm64
-	@$(PYTHON) -m scripts.series_check
+series-check: deps tree ## compile every prefix of the series for each variant: THP off, MEMCG off, i386, arm64 (CHANGED=1: what changed)
+	@$(PYTHON) -m scripts.series_check $(if $(CHANGED),--changed)
 
-prove: deps tree ## show that the selftests a patch names fail without it (PATCH=8: for that one)
-	@$(PYTHON) -m tests.mutation.run $(PATCH)
+mutation: deps tree ## the selftests a patch names fail without it (PATCH=SLUG: for that one; CHANGED=1: for those that changed)
+	@$(PYTHON) -m tests.mutation.run $(if $(CHANGED),--changed) $(PATCH)
 
-# ONLY=CASE or ONLY=CASE:TEST measures that alone, ANEW=1 what was measured before, ROUNDS=9 that often; PLAN=1 says what would run.
-BENCH = $(if $(QUICK),--quick) $(if $(ONLY),--only '$(ONLY)') $(if $(ANEW),--anew) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PLAN),--plan)
+# ONLY=CASE or ONLY=CASE:TEST measures that alone, FORCE=1 what was measured before, ROUNDS=9 that often; PLAN=1 says what would run.
+BENCH = $(if $(QUICK),--quick) $(if $(COUNT),--count) $(if $(ONLY),--only '$(ONLY)') $(if $(FORCE),--force) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PLAN),--plan)
 
 bench: deps tree ## stock kernel, kernel-thp and Linux 6.12 side by side: build/bench/report.html (QUICK=1: less of it)
 	@$(VENV)/python -m bench.run $(BENCH)
 
 bench-check: bench ## the benchmark, and no ratio of it worse than in bench/baseline.json
-	@$(VENV)/python -m bench.baseline $(if $(QUICK),--quick)
+	@$(VENV)/python -m bench.baseline $(if $(QUICK),--quick) $(if $(COUNT),--count)
 
-check: static package gate fleet ## everything; what CI runs
-	@$(HOSTS) tests/kernel tests/tuned tests/tools --ignore=tests/kernel/test_two_releases.py
+check: deps ## what CI runs: the essential of every suite, with a table of times at the end
+	@$(PYTHON) -m scripts.check check
+
+check-full: deps ## everything that `make check` leaves out (hours; goes on where it was interrupted)
+	@$(PYTHON) -m scripts.check check-full
 
 clean: ## delete everything that was built; keep the downloaded source and the signing key
 	@$(PYTHON) -m scripts.clean

@@ -42,6 +42,14 @@ class Place:
         return self.objects / IMAGE
 
 
+def merged(target: Path, *parts: Path) -> Path:
+    """Write a configuration in which later parts win over earlier ones."""
+    options = {option: value for part in parts for option, value in kconfig.parse(part.read_text()).items()}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text("".join(f"{option}={value}\n" for option, value in options.items()))
+    return target
+
+
 def refused(wanted: dict[str, str], have: dict[str, str]) -> list[str]:
     """Return the wishes that a configuration does not grant; an option that is not there is not set."""
     return [f"{option}={value}" for option, value in wanted.items() if have.get(option, "n") != value]

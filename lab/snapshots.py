@@ -53,7 +53,6 @@ def _administered(host: Host) -> None:
 
 
 def _kernel_thp(host: Host) -> None:
-    _stock(host)
     with repo.served() as url:
         host.use_repository(url)
         host.install(CLOUD.package)
@@ -63,19 +62,19 @@ def _kernel_thp(host: Host) -> None:
 
 
 def _upstream(host: Host) -> None:
-    _stock(host)
     host.boot_once(upstream.install(host.vm))
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """`ours` says that our packages are in it."""
+    """`base` is the host it starts from, instead of a fresh one; `ours` says that our packages are in it."""
 
     name: str
     make: Callable[[Host], None]
     cpus: int = 2
     memory_mib: int = 2048
     ours: bool = False
+    base: Recipe | None = None
 
     def digest(self) -> str:
         """Return the hash of all that makes it, qemu included: another one need not understand what this one wrote."""
@@ -84,10 +83,13 @@ class Recipe:
         parts.append(subprocess.run([QEMU, "--version"], check=True, capture_output=True, text=True).stdout)
         if self.ours:
             parts.append(_kernel_packages())
+        if self.base:
+            parts.append(self.base.digest())
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     def build(self) -> Saved:
         """Return what is there for the present image, made if it is not."""
+        base = self.base.build() if self.base else None
         disk = image.build()
         with _alone(self.name):
             found = Saved(PREPARED / f"{self.name}-{self.digest()}", self.cpus, self.memory_mib)
@@ -96,7 +98,9 @@ class Recipe:
                 return found
             for old in PREPARED.glob(f"{self.name}-*.*"):
                 old.unlink()
-            machine = Vm(disk, RUN / f"prepare-{self.name}", f"prepare-{self.name}", self.cpus, self.memory_mib)
+            name = f"prepare-{self.name}"
+            fresh = Vm(disk, RUN / name, name, self.cpus, self.memory_mib)
+            machine = base.machine(RUN / name, name) if base else fresh
             with step(f"lab: prepare a host: {self.name}"), machine as vm:
                 vm.wait_ssh()
                 vm.run(SETTLE)
@@ -107,8 +111,8 @@ class Recipe:
 
 
 STOCK = Recipe("stock", _stock)
-KERNEL_THP = Recipe("kernel-thp", _kernel_thp, ours=True)
-UPSTREAM = Recipe("upstream", _upstream)
+KERNEL_THP = Recipe("kernel-thp", _kernel_thp, ours=True, base=STOCK)
+UPSTREAM = Recipe("upstream", _upstream, base=STOCK)
 # The hosts of a fleet, of which several run at a time; and one that is to run the selftests.
 MEMBER = Recipe("member", _administered, cpus=1, memory_mib=1024)
 LARGE_MEMBER = Recipe("large-member", _administered)

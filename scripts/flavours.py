@@ -18,6 +18,11 @@ class Flavour:
     suffix: str
 
     @property
+    def rpmbuild(self) -> tuple[str, ...]:
+        """The options of rpmbuild that choose it in the spec, whose default is cloud."""
+        return () if self == CLOUD else (f"--with={self.name}",)
+
+    @property
     def core(self) -> str:
         return f"{self.package}-core"
 
@@ -41,6 +46,6 @@ DEBUG = Flavour("debug", "kernel-thp-debug", "+thp.debug")
 FLAVOURS = {flavour.name: flavour for flavour in (CLOUD, SERVER, DEBUG)}
 
 
-def add_option(parser: argparse.ArgumentParser) -> None:
+def add_option(parser: argparse._ActionsContainer) -> None:
     """Add --flavour, which is `cloud` unless given."""
     parser.add_argument("--flavour", choices=sorted(FLAVOURS), default=CLOUD.name, help="which kernel (default: cloud)")

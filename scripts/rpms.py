@@ -1,9 +1,9 @@
-"""Build the packages, sign them, and put them into build/repo as a dnf repository.
+"""Build the packages of one flavour, sign them, and put them into build/repo as a dnf repository.
 
 The kernel and its selftests are two builds of one spec, so that a changed test does not compile a kernel. A build whose
-inputs, by content, are those of the last one is skipped. The debug kernel, and a kernel on another configuration, are
-further builds of that spec; each gets a repository of its own, complete with the selftests, in build/repo-NAME. What is
-for a host with any of these kernels has a spec of its own, and is in build/repo only.
+inputs, by content, are those of the last one is skipped. The server and debug flavours, and a kernel on another
+configuration, are further builds of that spec; each gets a repository of its own, complete with the selftests, in
+build/repo-NAME. Packages for hosts with any of these kernels have specs of their own, and are in every repository.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import config, lock, series, signing
+from scripts import config, flavours, lock, series, signing
 from scripts.console import BUILD, ROOT, UserError, main, run_logged, say, step
+from scripts.flavours import CLOUD, SERVER, Flavour
 
 SPEC = ROOT / "SPECS" / "kernel-thp.spec"
 TUNED_SPEC = ROOT / "SPECS" / "tuned-profiles-thp.spec"
@@ -30,15 +31,13 @@ TOOLS_SPEC = ROOT / "SPECS" / "thp-tools.spec"
 THP_TOOLS = ROOT / "tools"
 TESTS = ROOT / "tests" / "selftests"
 WORK = BUILD / "rpmbuild"
-REPO = BUILD / "repo"
-REPO_DEBUG = BUILD / "repo-debug"
 REPO_BASE = BUILD / "repo-base"
 SCRIPTS = tuple(ROOT / "scripts" / name for name in ("kconfig.py", "split_modules.py"))
 CORE_MODULES = ROOT / "SOURCES" / "core-modules.txt"
 NEEDED_GIB = 15
 KEY_NAME = "RPM-GPG-KEY-kernel-thp"
 TOOLS = (
-    *("bc", "bison", "depmod", "flex", "gcc", "make", "openssl", "patch", "perl", "rsync", "xz", "zstd"),
+    *("bc", "bison", "depmod", "flex", "gcc", "make", "openssl", "pahole", "patch", "perl", "rsync", "xz", "zstd"),
     *("createrepo_c", "gpg", "rpmbuild", "rpmsign"),
 )
 HEADERS = ("libelf.h", "openssl/ssl.h")
@@ -68,9 +67,9 @@ class Stage:
         return self.folder / "stamp"
 
 
-def kernel() -> Stage:
-    inputs = (config.COMPLETE, *config.FRAGMENTS, CORE_MODULES, *SCRIPTS)
-    return Stage("kernel", ("--without=selftests",), inputs)
+def kernel(flavour: Flavour = CLOUD) -> Stage:
+    inputs = (config.complete(flavour), *config.fragments(flavour), CORE_MODULES, *SCRIPTS)
+    return Stage(flavour.name, ("--without=selftests", *flavour.rpmbuild), inputs)
 
 
 def selftests() -> Stage:
@@ -85,14 +84,9 @@ def tools() -> Stage:
     return Stage("tools", (), tuple(files_of(THP_TOOLS)), spec=TOOLS_SPEC, packed=THP_TOOLS)
 
 
-def debug() -> Stage:
-    inputs = (config.COMPLETE_DEBUG, config.DEBUG, config.REQUIRED, CORE_MODULES, *SCRIPTS)
-    return Stage("debug", ("--without=selftests", "--with=debug"), inputs)
-
-
 def on_base(base: Path) -> Stage:
-    """Return the build of the normal kernel on another configuration than ours."""
-    options = ("--without=selftests", f"--define=base_config {base}")
+    """Return the build of the server flavour on another configuration than ours."""
+    options = ("--without=selftests", *SERVER.rpmbuild, f"--define=base_config {base}")
     return Stage("base", options, (base, *config.OURS, CORE_MODULES, *SCRIPTS))
 
 
@@ -150,7 +144,7 @@ def stage_sources(stage: Stage, folder: Path) -> None:
     source = lock.used()
     (folder / source.path.name).symlink_to(source.path)
     # rpmbuild asks for every source of the spec, whatever it is told to build.
-    for path in [*patches(), *config.FOLDER.glob("*.config"), CORE_MODULES, *SCRIPTS]:
+    for path in [*patches(), *config.FOLDER.rglob("*.config"), CORE_MODULES, *SCRIPTS]:
         shutil.copyfile(path, folder / path.name)
     pack(TESTS, "thp", folder / "selftests.tar")
 
@@ -160,11 +154,12 @@ def compiler(stage: Stage) -> tuple[list[str], dict[str, str]]:
     if not shutil.which("ccache"):
         return [], {}
     # Not ccache's depend mode, though it is faster: it overlooks .incbin, and so takes the last build's module key and
-    # even its compressed kernel for this one's.
+    # even its compressed kernel for this one's. What ccache has preprocessed for its lookup is compiled as it is.
     return ["--define=kernel_cc ccache gcc"], {
         "CCACHE_BASEDIR": str(stage.root),
         "CCACHE_NOHASHDIR": "1",
         "CCACHE_NODEPEND": "1",
+        "CCACHE_NOCPP2": "1",
     }
 
 
@@ -239,19 +234,18 @@ def alone(stage: Stage) -> Iterator[None]:
 
 def command() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    variant = parser.add_mutually_exclusive_group()
-    variant.add_argument("--debug", action="store_true", help="build kernel-thp-debug, into build/repo-debug")
-    variant.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    flavours.add_option(which)
+    which.add_argument(
         "--base-config", type=Path, metavar="FILE", help="build on a distribution's configuration, into build/repo-base"
     )
     given = parser.parse_args()
-    if given.debug:
-        chosen, repo = debug(), REPO_DEBUG
-    elif given.base_config:
+    if given.base_config:
         chosen, repo = on_base(config.base_file(given.base_config)), REPO_BASE
     else:
-        chosen, repo = kernel(), REPO
-    built = [chosen, selftests(), *([tuned_profiles(), tools()] if repo == REPO else [])]
+        flavour = flavours.FLAVOURS[given.flavour]
+        chosen, repo = kernel(flavour), flavour.repo
+    built = [chosen, selftests(), tuned_profiles(), tools()]
     with ExitStack() as locks:
         for stage in built:
             locks.enter_context(alone(stage))

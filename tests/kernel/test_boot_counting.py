@@ -10,6 +10,8 @@ import pytest
 
 from lab.vm import DeadHost, Vm
 
+pytestmark = [pytest.mark.full, pytest.mark.xdist_group("test_boot_counting")]
+
 VERSION = "9.9.9-1.x86_64+thp"
 ENTRIES = "/efi/loader/entries"
 # With the firmware and the kernel's own start; a panic has to be noticed long before ssh is given up on.

@@ -31,7 +31,7 @@ def test_there_is_no_reason_left_to_refuse(results: Results) -> None:
 
 
 def test_the_kernel_is_ours_and_the_stock_one_still_boots(results: Results) -> None:
-    assert results.uname.endswith("+thp")
+    assert results.uname.endswith(CLOUD.suffix)
     assert results.steps[-1].detail.startswith(results.stock)
 
 

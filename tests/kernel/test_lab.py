@@ -23,6 +23,8 @@ from scripts.console import main
 from lab import image
 from lab.vm import Vm
 
+pytestmark = [pytest.mark.full, pytest.mark.xdist_group("test_lab")]
+
 def command():
     with Vm(image.build(), Path(sys.argv[1]), sys.argv[2]) as vm:
         print("started", flush=True)

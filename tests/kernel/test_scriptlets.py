@@ -13,6 +13,8 @@ from lab import repo
 from lab.vm import Vm
 from scripts.flavours import CLOUD
 
+pytestmark = [pytest.mark.full, pytest.mark.xdist_group("test_scriptlets")]
+
 TRANSACTION = 600.0
 
 
@@ -36,7 +38,7 @@ def initramfs_made(host: Vm) -> float:
 
 
 def test_core_alone_makes_a_bootable_entry(host: Vm) -> None:
-    host.run("dnf -y install kernel-thp-core", timeout=TRANSACTION)
+    host.run(f"dnf -y install {CLOUD.core}", timeout=TRANSACTION)
     assert entries(host) == [f"lab-{uname(host)}+3.conf"]
     host.run(f"test -s /efi/lab/{uname(host)}/linux && test -s /lib/modules/{uname(host)}/modules.dep")
 
@@ -45,15 +47,15 @@ def test_modules_that_come_later_renew_the_initramfs_and_leave_one_entry(host: V
     # As if it had been booted and found good in between: its tries are gone.
     host.run(f"cd /efi/loader/entries && mv lab-{uname(host)}+3.conf lab-{uname(host)}.conf")
     before = initramfs_made(host)
-    host.run("dnf -y install kernel-thp", timeout=TRANSACTION)
+    host.run(f"dnf -y install {CLOUD.package}", timeout=TRANSACTION)
     assert entries(host) == [f"lab-{uname(host)}+3.conf"]
     assert initramfs_made(host) > before
-    host.run(f"rpm -V {CLOUD.core} kernel-thp-modules")
+    host.run(f"rpm -V {CLOUD.core} {CLOUD.package}-modules")
 
 
 def test_removal_leaves_nothing_but_the_stock_kernel(host: Vm) -> None:
     name = uname(host)
-    host.run("dnf -y remove kernel-thp kernel-thp-core kernel-thp-modules", timeout=TRANSACTION)
+    host.run(f"dnf -y remove {CLOUD.package} {CLOUD.core} {CLOUD.package}-modules", timeout=TRANSACTION)
     assert entries(host) == []
     for left in (f"/lib/modules/{name}", f"/efi/lab/{name}"):
         assert host.run(f"test ! -e {left}", check=False).code == 0, f"{left} is still there"

@@ -14,9 +14,10 @@ import pytest
 from lab import next_release, repo
 from lab.host import Host
 from lab.vm import Vm
+from scripts.flavours import CLOUD
 
 TRANSACTION = 600.0
-PARTS = ("kernel-thp", "kernel-thp-core", "kernel-thp-modules")
+PARTS = (CLOUD.package, CLOUD.core, f"{CLOUD.package}-modules")
 ENTRIES = "/efi/loader/entries"
 
 
@@ -28,7 +29,7 @@ class Release:
 
     @property
     def uname(self) -> str:
-        return f"{self.version}.x86_64+thp"
+        return f"{self.version}.x86_64{CLOUD.suffix}"
 
     @property
     def packages(self) -> str:
@@ -38,7 +39,7 @@ class Release:
 @pytest.fixture(scope="module", autouse=True)
 def repositories(host: Vm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder: Path = tmp_path_factory.mktemp("next")
-    next_release.build(folder, repo.REPO)
+    next_release.build(folder, CLOUD.repo)
     with repo.served() as present, repo.served(folder / "repo") as following:
         host.write("/etc/yum.repos.d/kernel-thp.repo", repo.repo_file(present))
         later = repo.repo_file(following).replace("[kernel-thp]", "[kernel-thp-next]")
@@ -48,8 +49,8 @@ def repositories(host: Vm, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def old() -> Release:
-    (package,) = repo.REPO.glob("kernel-thp-[0-9]*.rpm")
-    return Release(package.name.removeprefix("kernel-thp-").removesuffix(".x86_64.rpm"))
+    (package,) = CLOUD.repo.glob(f"{CLOUD.package}-[0-9]*.rpm")
+    return Release(package.name.removeprefix(f"{CLOUD.package}-").removesuffix(".x86_64.rpm"))
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +67,14 @@ def complaints(host: Vm, release: Release) -> str:
     """Say what is not as the packages have it, or what the boot loader misses to start the kernel."""
     Host(host).entry(release.uname)
     files = "; ".join(f"test -s /efi/lab/{release.uname}/{name} || echo no {name}" for name in ("linux", "initrd"))
-    verify = f"rpm -V kernel-thp-core-{release.version} kernel-thp-modules-{release.version}"
+    verify = f"rpm -V {' '.join(f'{part}-{release.version}' for part in PARTS[1:])}"
     return host.run(f"{{ {files}; {verify}; }} 2>&1", check=False).text
 
 
 def test_the_next_release_installs_beside_the_first(host: Vm, old: Release, new: Release) -> None:
     host.run(f"dnf -y install {old.packages}", timeout=TRANSACTION)
     # No version: dnf takes the newest, and would take an upgrade for what it is if the packages did not say otherwise.
-    host.run("dnf -y upgrade kernel-thp kernel-thp-core kernel-thp-modules", timeout=TRANSACTION)
+    host.run(f"dnf -y upgrade {' '.join(PARTS)}", timeout=TRANSACTION)
     assert installed(host) == {*old.packages.split(), *new.packages.split()}
     assert not complaints(host, old)
     assert not complaints(host, new)
@@ -86,22 +87,22 @@ def test_the_kernel_that_runs_is_kept_by_dnf(host: Vm, old: Release) -> None:
     host.run(f"bootctl set-default {stock} && bootctl set-oneshot {entry}")
     Host(host).reboot_into(old.uname, entry)
     Host(host).wait_blessed(old.uname)
-    done = host.run(f"dnf -y remove kernel-thp-core-{old.version}", timeout=TRANSACTION, check=False)
+    done = host.run(f"dnf -y remove {CLOUD.core}-{old.version}", timeout=TRANSACTION, check=False)
     assert done.code != 0
-    assert "protected packages: kernel-thp-core" in done.text
+    assert f"protected packages: {CLOUD.core}" in done.text
     assert set(old.packages.split()) <= installed(host)
 
 
 def test_the_modules_that_run_are_kept_from_dnf(host: Vm, old: Release) -> None:
     """dnf protects only the package that owns the kernel image; here it is the scriptlet that refuses."""
-    done = host.run(f"dnf -y remove kernel-thp-modules-{old.version}", timeout=TRANSACTION, check=False)
+    done = host.run(f"dnf -y remove {PARTS[2]}-{old.version}", timeout=TRANSACTION, check=False)
     assert done.code != 0
     assert f"{old.uname} is running" in done.text
     assert not complaints(host, old)
 
 
 def test_the_kernel_that_runs_is_kept_from_rpm(host: Vm, old: Release) -> None:
-    for part in ("kernel-thp-core", "kernel-thp-modules"):
+    for part in PARTS[1:]:
         # Debian's rpm removes nothing without this option.
         done = host.run(f"rpm --force-debian -e --nodeps {part}-{old.version}", timeout=TRANSACTION, check=False)
         assert done.code != 0
@@ -110,19 +111,19 @@ def test_the_kernel_that_runs_is_kept_from_rpm(host: Vm, old: Release) -> None:
 
 
 def test_the_kernel_that_runs_can_be_installed_again(host: Vm, old: Release) -> None:
-    host.run(f"dnf -y reinstall kernel-thp-core-{old.version}", timeout=TRANSACTION)
+    host.run(f"dnf -y reinstall {CLOUD.core}-{old.version}", timeout=TRANSACTION)
     assert not complaints(host, old)
 
 
 def test_the_old_release_can_go_when_another_kernel_runs(host: Vm, old: Release, new: Release) -> None:
     host.reboot()
     assert host.run("uname -r").text != old.uname
-    # The debug kernel of the same release has a name that only begins like this one's.
-    debug = f"{ENTRIES}/lab-{old.uname}.debug.conf"
-    host.run(f"cp {ENTRIES}/{Host(host).entry(old.uname)} {debug}")
+    # Another kernel's name may begin like this one's.
+    longer = f"{ENTRIES}/lab-{old.uname}.debug.conf"
+    host.run(f"cp {ENTRIES}/{Host(host).entry(old.uname)} {longer}")
     host.run(f"dnf -y remove {old.packages}", timeout=TRANSACTION)
     assert installed(host) == set(new.packages.split())
     assert not complaints(host, new)
     for left in (f"/lib/modules/{old.uname}", f"/efi/lab/{old.uname}", f"{ENTRIES}/lab-{old.uname}*+*.conf"):
         assert host.run(f"ls -d {left}", check=False).code != 0, f"{left} is still there"
-    host.run(f"test -e {debug}")
+    host.run(f"test -e {longer}")

@@ -1,19 +1,25 @@
-"""The built repository, and ways to ask rpm about it that leave the host's own database alone."""
+"""The built repository of FLAVOUR (cloud unless set), and queries that leave the host's own rpm database alone."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from scripts import lock, rpms
+from scripts import lock
+from scripts.flavours import CLOUD, FLAVOURS
 
+FLAVOUR = FLAVOURS[os.environ.get("FLAVOUR", CLOUD.name)]
 VERSION = lock.used().version
 RELEASE = "1"
-UNAME = f"{VERSION}-{RELEASE}.x86_64+thp"
+UNAME = f"{VERSION}-{RELEASE}.x86_64{FLAVOUR.suffix}"
 MODULES = f"/lib/modules/{UNAME}"
+META, CORE, REST, DEVEL = (f"{FLAVOUR.package}{part}" for part in ("", "-core", "-modules", "-devel"))
+# Nothing is built for the debug kernel but what comes with it.
+KERNEL = (META, CORE, REST) if FLAVOUR.debug else (META, CORE, REST, DEVEL)
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -46,14 +52,14 @@ def find(repo: Path) -> Packages:
 
 @pytest.fixture(scope="session")
 def packages() -> Packages:
-    return find(rpms.REPO)
+    return find(FLAVOUR.repo)
 
 
 @pytest.fixture(scope="session")
 def unpacked(packages: Packages, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Unpack -core, -modules and -devel, as a host would have them."""
+    """Unpack the packages that hold files, as a host would have them."""
     root = tmp_path_factory.mktemp("unpacked")
-    for name in ("kernel-thp-core", "kernel-thp-modules", "kernel-thp-devel"):
+    for name in KERNEL[1:]:
         archive = subprocess.run(["rpm2cpio", str(packages.paths[name])], capture_output=True, check=True)
         subprocess.run(["cpio", "-idm", "--quiet"], input=archive.stdout, cwd=root, check=True)
     return root

@@ -1,4 +1,4 @@
-"""What the packages hold, promise and ask for."""
+"""What the packages hold, provide and require (`make package`, with FLAVOUR=server or DEBUG=1 for other flavours)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,21 @@ import pytest
 
 from scripts import config, kconfig, lock, series
 from scripts.console import ROOT
-from tests.package.conftest import MODULES, RELEASE, UNAME, VERSION, Packages, run
+from scripts.flavours import CLOUD, FLAVOURS, SERVER
+from tests.package.conftest import (
+    CORE,
+    FLAVOUR,
+    KERNEL,
+    META,
+    MODULES,
+    RELEASE,
+    REST,
+    UNAME,
+    VERSION,
+    Packages,
+    run,
+)
 
-KERNEL = ("kernel-thp", "kernel-thp-core", "kernel-thp-modules", "kernel-thp-devel")
 OF_KERNEL = (*KERNEL, "kernel-thp-selftests")
 NEVRA = f"{VERSION}-{RELEASE}"
 
@@ -26,21 +38,22 @@ def test_exactly_the_promised_packages(packages: Packages) -> None:
 
 
 def test_meta_package_has_no_file_and_asks_for_both_halves(packages: Packages) -> None:
-    assert packages.ask("kernel-thp", "--list").strip() in ("", "(contains no files)")
-    needed = packages.lines("kernel-thp", "--requires")
-    assert {f"kernel-thp-core = {NEVRA}", f"kernel-thp-modules = {NEVRA}"} <= needed
+    assert packages.ask(META, "--list").strip() in ("", "(contains no files)")
+    needed = packages.lines(META, "--requires")
+    assert {f"{CORE} = {NEVRA}", f"{REST} = {NEVRA}"} <= needed
 
 
 def test_core_holds_what_boots(packages: Packages) -> None:
-    files = packages.lines("kernel-thp-core", "--list")
+    files = packages.lines(CORE, "--list")
     for name in ("vmlinuz", "System.map", "config", "symvers.xz", "modules.builtin", "modules.order", "modules.dep"):
         assert f"{MODULES}/{name}" in files
     assert any("/fs/xfs/" in name for name in files)
-    assert any("/megaraid/" in name for name in files)
+    disk = {CLOUD: "dm-thin-pool", SERVER: "/megaraid/"}.get(FLAVOUR, "dm-thin-pool")
+    assert any(disk in name for name in files)
 
 
 def test_every_module_is_in_one_package_only(packages: Packages) -> None:
-    halves = [packages.lines(name, "--list") for name in ("kernel-thp-core", "kernel-thp-modules")]
+    halves = [packages.lines(name, "--list") for name in (CORE, REST)]
     core, others = ({name for name in half if ".ko" in name} for half in halves)
     assert core
     assert others
@@ -48,7 +61,7 @@ def test_every_module_is_in_one_package_only(packages: Packages) -> None:
 
 
 def test_core_needs_no_module_of_the_other_half(packages: Packages, unpacked: Path) -> None:
-    core = {name.removeprefix(f"{MODULES}/") for name in packages.lines("kernel-thp-core", "--list") if ".ko" in name}
+    core = {name.removeprefix(f"{MODULES}/") for name in packages.lines(CORE, "--list") if ".ko" in name}
     assert run("depmod", "-b", str(unpacked), UNAME).returncode == 0
     for line in (unpacked / MODULES[1:] / "modules.dep").read_text().splitlines():
         module, _, needed = line.partition(":")
@@ -72,13 +85,29 @@ def test_releases_install_side_by_side(packages: Packages, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OF_KERNEL)
-def test_no_package_passes_for_the_distributions_kernel(packages: Packages, name: str) -> None:
+def test_no_package_passes_for_another_kernel(packages: Packages, name: str) -> None:
+    """Neither for the distribution's kernel nor for another flavour."""
     provided = {line.split()[0] for line in packages.lines(name, "--provides")}
     assert not provided & {"kernel", "kernel-core", "kernel-modules", "kernel-uname-r", "kernel-core-uname-r"}
+    for other in set(FLAVOURS.values()) - {FLAVOUR}:
+        names = {f"{other.package}{part}" for part in ("", "-core", "-modules", "-devel")}
+        assert not provided & (names | {f"{name}-uname-r" for name in names})
+
+
+@pytest.mark.skipif(FLAVOUR != CLOUD, reason="only the cloud flavour has BTF")
+def test_kernel_and_modules_have_btf(unpacked: Path) -> None:
+    have = kconfig.parse((unpacked / MODULES[1:] / "config").read_text())
+    assert have["CONFIG_DEBUG_INFO_BTF"] == "y"
+    module = next((unpacked / MODULES[1:]).rglob("zram.ko.zst"))
+    plain = run("zstd", "-dcq", str(module), "-o", str(unpacked / "zram.ko"))
+    assert plain.returncode == 0, plain.stderr
+    sections = run("readelf", "--sections", "--wide", str(unpacked / "zram.ko")).stdout
+    assert " .BTF " in sections
+    assert " .debug_info " not in sections
 
 
 def test_scriptlets_use_kernel_install(packages: Packages) -> None:
-    core = packages.ask("kernel-thp-core", "--scripts")
+    core = packages.ask(CORE, "--scripts")
     posttrans, preun = (
         re.search(rf"^{part} scriptlet.*?:\n(.*?)(?=^\w+ scriptlet|\Z)", core, re.MULTILINE | re.DOTALL)
         for part in ("posttrans", "preuninstall")
@@ -98,7 +127,7 @@ def test_scriptlets_are_valid_shell(packages: Packages, name: str) -> None:
 
 def test_configuration_is_what_the_fragments_ask_for(unpacked: Path) -> None:
     have = kconfig.parse((unpacked / MODULES[1:] / "config").read_text())
-    for path in config.FRAGMENTS:
+    for path in config.fragments(FLAVOUR):
         for option, value in kconfig.parse(path.read_text()).items():
             found = have.get(option, "n")
             assert found == value or {found, value} <= set(kconfig.ABSENT), f"{path.name}: {option}"
@@ -118,6 +147,7 @@ def test_modules_are_signed_and_belong_to_this_kernel(unpacked: Path) -> None:
     assert "sig_hashalgo:   sha256" in said
 
 
+@pytest.mark.skipif(FLAVOUR != SERVER, reason="only the server flavour has symbol versions")
 def test_symbol_versions_are_complete(unpacked: Path) -> None:
     versions = lzma.decompress((unpacked / MODULES[1:] / "symvers.xz").read_bytes()).decode()
     assert re.search(r"^0x[0-9a-f]{8}\tempty_zero_page\tvmlinux", versions, re.MULTILINE)
@@ -132,6 +162,7 @@ def test_nothing_names_the_build_directory(unpacked: Path) -> None:
     assert found == ""
 
 
+@pytest.mark.skipif(FLAVOUR.debug, reason="no modules are built for the debug kernel")
 def test_devel_builds_a_module(unpacked: Path, tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("obj-m := toy.o\n")
     (tmp_path / "toy.c").write_text(

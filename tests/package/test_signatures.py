@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from scripts import rpms
-from tests.package.conftest import Packages, run
+from tests.package.conftest import FLAVOUR, META, Packages, run
 
-KEY = rpms.REPO / rpms.KEY_NAME
+KEY = FLAVOUR.repo / rpms.KEY_NAME
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_every_package_is_signed(packages: Packages, database: Path) -> None:
 
 
 def test_unknown_key_is_refused(packages: Packages, tmp_path: Path) -> None:
-    assert check(tmp_path, packages.paths["kernel-thp"]).returncode != 0
+    assert check(tmp_path, packages.paths[META]).returncode != 0
 
 
 def test_tampered_package_is_refused(packages: Packages, database: Path, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_tampered_package_is_refused(packages: Packages, database: Path, tmp_pat
 
 def test_repository_is_signed(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    index = rpms.REPO / "repodata" / "repomd.xml"
+    index = FLAVOUR.repo / "repodata" / "repomd.xml"
     gpg = ["gpg", "--batch", "--homedir", str(tmp_path)]
     subprocess.run([*gpg, "--quiet", "--import", str(KEY)], check=True, capture_output=True)
     assert run(*gpg, "--verify", f"{index}.asc", str(index)).returncode == 0

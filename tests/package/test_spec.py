@@ -21,20 +21,22 @@ def parse(*options: str) -> str:
 
 
 def test_parses_without_distribution_macros() -> None:
-    assert f"kernel-thp-uname-r = {lock.read()[0].version}-1.x86_64+thp" in parse("--undefine=dist")
+    assert f"kernel-thp-cloud-uname-r = {lock.read()[0].version}-1.x86_64+thp.cloud\n" in parse("--undefine=dist")
 
 
 def test_parses_with_distribution_macros() -> None:
     text = parse(*(f"--define={name} {value}" for name, value in FEDORA.items()))
-    assert f"kernel-thp-uname-r = {lock.read()[0].version}-1.fc99.x86_64+thp" in text
+    assert f"kernel-thp-cloud-uname-r = {lock.read()[0].version}-1.fc99.x86_64+thp.cloud\n" in text
 
 
-@pytest.mark.parametrize(("without", "left"), [("kernel", "%files selftests"), ("selftests", "%files core")])
+@pytest.mark.parametrize(
+    ("without", "left"), [("kernel", "%files -n kernel-thp-selftests"), ("selftests", "%files core")]
+)
 def test_halves_are_built_apart(without: str, left: str) -> None:
     text = parse(f"--without={without}")
     assert [line for line in text.splitlines() if line.startswith("%files")]
     assert left in text
-    gone = {"kernel": "%files core", "selftests": "%files selftests"}[without]
+    gone = {"kernel": "%files core", "selftests": "%files -n kernel-thp-selftests"}[without]
     assert gone not in text
 
 
@@ -42,7 +44,20 @@ def test_another_base_can_be_built() -> None:
     assert "linux-6.1.999.tar.xz" in parse("--define=base 6.1.999")
 
 
-def test_debug_variant_is_another_kernel() -> None:
+def test_server_flavour_is_another_kernel() -> None:
+    text = parse("--with=server")
+    assert "Name:           kernel-thp\n" in text
+    assert f"kernel-thp-uname-r = {lock.read()[0].version}-1.x86_64+thp\n" in text
+    assert "/kernel-x86_64-server.config" in text
+
+
+def test_one_flavour_is_built_at_a_time() -> None:
+    done = run("rpmspec", "-P", "--with=debug", "--with=server", str(rpms.SPEC))
+    assert done.returncode != 0
+    assert "one flavour at a time" in done.stderr
+
+
+def test_debug_flavour_is_another_kernel() -> None:
     text = parse("--with=debug")
     assert "Name:           kernel-thp-debug\n" in text
     assert f"kernel-thp-debug-uname-r = {lock.read()[0].version}-1.x86_64+thp.debug" in text
@@ -51,20 +66,21 @@ def test_debug_variant_is_another_kernel() -> None:
 
 
 def test_next_release_has_another_name() -> None:
-    assert f"kernel-thp-core-uname-r = {lock.read()[0].version}-2.x86_64+thp" in parse("--define=spin 2")
+    provided = f"kernel-thp-cloud-core-uname-r = {lock.read()[0].version}-2.x86_64+thp.cloud\n"
+    assert provided in parse("--define=spin 2")
 
 
 def test_base_configuration_takes_the_place_of_ours(tmp_path: Path) -> None:
     base = tmp_path / "base.config"
     base.touch()
-    text = parse(f"--define=base_config {base}")
+    text = parse("--with=server", f"--define=base_config {base}")
     assert f"--base '{base}'" in text
-    assert "/kernel-x86_64.config" not in text
+    assert "/kernel-x86_64-server.config" not in text
 
 
 def test_unreadable_base_configuration_is_named_before_anything_is_done(tmp_path: Path) -> None:
     missing = tmp_path / "missing.config"
-    done = run("rpmspec", "-P", f"--define=base_config {missing}", str(rpms.SPEC))
+    done = run("rpmspec", "-P", "--with=server", f"--define=base_config {missing}", str(rpms.SPEC))
     assert done.returncode != 0
     assert f"base_config: cannot read {missing}; give the configuration of a kernel" in done.stderr
 
@@ -74,4 +90,4 @@ def test_debug_kernel_has_one_configuration_only(tmp_path: Path) -> None:
     base.touch()
     done = run("rpmspec", "-P", "--with=debug", f"--define=base_config {base}", str(rpms.SPEC))
     assert done.returncode != 0
-    assert "base_config is for the normal kernel" in done.stderr
+    assert "base_config is for the server flavour" in done.stderr

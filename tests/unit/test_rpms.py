@@ -9,6 +9,9 @@ import pytest
 
 from scripts import config, rpms
 from scripts.console import UserError
+from scripts.flavours import FLAVOURS, SERVER, Flavour
+
+KERNELS = [rpms.kernel(flavour) for flavour in FLAVOURS.values()]
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,26 +43,28 @@ def test_stamp_looks_at_content_and_not_at_times(tmp_path: Path, monkeypatch: py
 def test_a_changed_selftest_does_not_rebuild_the_kernel() -> None:
     selftests = set(rpms.selftests().inputs)
     assert all(path.is_relative_to(rpms.TESTS) for path in selftests)
-    for stage in (rpms.kernel(), rpms.debug(), rpms.on_base(config.COMPLETE)):
+    for stage in (*KERNELS, rpms.on_base(config.complete(SERVER))):
         assert not selftests & set(stage.inputs)
 
 
-def test_what_is_for_the_debug_kernel_does_not_rebuild_the_normal_one() -> None:
-    assert config.DEBUG in rpms.debug().inputs
-    assert not {config.DEBUG, config.COMPLETE_DEBUG} & set(rpms.kernel().inputs)
+@pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=lambda flavour: flavour.name)
+def test_a_flavour_is_built_from_its_own_configuration(flavour: Flavour) -> None:
+    inputs = rpms.kernel(flavour).inputs
+    for other in FLAVOURS.values():
+        assert (config.complete(other) in inputs) == (other == flavour)
 
 
 def test_a_changed_profile_rebuilds_the_profiles_and_nothing_else() -> None:
     profiles = set(rpms.tuned_profiles().inputs)
     assert rpms.TUNED / "thp-shrinker" / "tuned.conf" in profiles
-    for stage in (rpms.kernel(), rpms.selftests(), rpms.debug(), rpms.on_base(config.COMPLETE)):
+    for stage in (*KERNELS, rpms.selftests(), rpms.on_base(config.complete(SERVER))):
         assert not profiles & set(stage.inputs)
 
 
 def test_a_changed_tool_rebuilds_the_tools_and_nothing_else() -> None:
     tools = set(rpms.tools().inputs)
     assert rpms.THP_TOOLS / "thp-validate" in tools
-    for stage in (rpms.kernel(), rpms.selftests(), rpms.debug(), rpms.on_base(config.COMPLETE)):
+    for stage in (*KERNELS, rpms.selftests(), rpms.on_base(config.complete(SERVER))):
         assert not tools & set(stage.inputs)
 
 

@@ -1,0 +1,92 @@
+"""Run stress and migration on a small kernel with lockdep and DEBUG_VM, then what is about cgroup v1.
+
+The packaged selftests run on a kernel of the same sources that is booted directly, with its memory controller on cgroup
+v2 and then on v1. A test that does not pass fails the run, and so does a kernel complaint, and lockdep when it has
+switched itself off. Results: build/lockdep/v2 and v1, with console.log.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from lab import direct_boot, splats
+from lab.direct_boot import Machine
+from lab.kernel_build import Place, merged
+from scripts import lock
+from scripts.console import BUILD, UserError, main, say, step
+from scripts.flavours import CLOUD
+from tests.verdicts import read_console
+
+OUT = BUILD / "lockdep"
+PROGRAMS = OUT / "programs"
+EXTRA = Path(__file__).with_name("lockdep.config")
+# How often each program runs one after the other in the same machine does not matter: stress runs for this long.
+STRESS_SECONDS = 60
+SLOW = 4
+RUNS = {"v2": ("thp_migration", "thp_stress"), "v1": ("thp_memcg_v1",)}
+TIME_LIMIT = 900.0
+DEBUG_LOCKS = re.compile(r"^ *debug_locks: +(\d)", re.MULTILINE)
+
+
+def build_kernel() -> Path:
+    place = Place(BUILD / "tree" / lock.used().series, OUT / "kernel", BUILD / "logs" / "lockdep-build.log")
+    config = merged(OUT / "kernel.config", direct_boot.CONFIG, EXTRA)
+    refused = place.configure(config)
+    if refused:
+        raise UserError(f"Kconfig does not grant {refused[0]}", f"fix {EXTRA}")
+    return place.image("with lockdep")
+
+
+def unpack_programs() -> list[Path]:
+    """Take the programs out of the package, so that they are the ones that hosts install."""
+    (package,) = CLOUD.repo.glob("kernel-thp-selftests-*.rpm")
+    shutil.rmtree(PROGRAMS, ignore_errors=True)
+    PROGRAMS.mkdir(parents=True)
+    archive = subprocess.run(["rpm2cpio", str(package)], check=True, capture_output=True).stdout
+    subprocess.run(["cpio", "-idm", "--quiet"], input=archive, cwd=PROGRAMS, check=True)
+    return sorted((PROGRAMS / "usr/libexec/kselftests/thp").glob("thp_*"))
+
+
+def complaints(console: Path) -> list[str]:
+    """Return what the kernel complained about, and whether lockdep was still at work in the end."""
+    log = console.read_text(errors="replace").replace("\r", "")
+    found = [f"kernel splat: {splat.text}" for splat in splats.scan(log, splats.allowed())]
+    at_work = DEBUG_LOCKS.search(log)
+    if at_work is None or at_work[1] != "1":
+        found.append("lockdep was not at work until the end (debug_locks in /proc/lockdep_stats)")
+    return found
+
+
+def run(version: str, image: Path, programs: list[Path]) -> list[str]:
+    """Boot once, and return what is wrong."""
+    chosen = [path for path in programs if path.name in RUNS[version]]
+    todo = {path.name: direct_boot.listed(path) for path in chosen}
+    folder = OUT / version
+    folder.mkdir(exist_ok=True)
+    line = f"numa=fake=2 THP_TEST_SLOW={SLOW} THP_STRESS_SECONDS={STRESS_SECONDS}"
+    machine = Machine(kernel_line=line)
+    with step(f"lockdep: {', '.join(todo)} with cgroup {version}"):
+        base = direct_boot.base_archive(chosen, folder)
+        console = direct_boot.run(image, base, todo, folder, TIME_LIMIT, machine)
+    results = read_console(console, todo)
+    wrong = [f"{name}: {test.verdict}: {test.reason}" for name, test in results.items() if test.verdict != "pass"]
+    say(f"lockdep: cgroup {version}: {len(results) - len(wrong)} of {len(results)} tests pass")
+    return [f"{reason} (read {console})" for reason in [*wrong, *complaints(console)]]
+
+
+def command() -> None:
+    with step("lockdep: build the kernel"):
+        image = build_kernel()
+    programs = unpack_programs()
+    wrong = [reason for version in RUNS for reason in run(version, image, programs)]
+    for reason in wrong:
+        say(f"  {reason}")
+    if wrong:
+        raise UserError(f"lockdep: {len(wrong)} complaint(s), see above", "fix the kernel or the test")
+
+
+if __name__ == "__main__":
+    main(command)
