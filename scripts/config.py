@@ -1,4 +1,4 @@
-"""Make the complete configurations in SOURCES/config/ anew from the fragments beside them, in the patched tree.
+"""Make the complete configuration of every flavour in SOURCES/config/ from its fragments there, in the patched tree.
 
 With --base FILE, nothing is written: FILE, a distribution's own configuration, is tried as the base of the package.
 """
@@ -13,16 +13,32 @@ from pathlib import Path
 
 from scripts import kconfig, lock, series
 from scripts.console import BUILD, ROOT, UserError, main, say
+from scripts.flavours import DEBUG, SERVER, Flavour
 
 FOLDER = ROOT / "SOURCES" / "config"
-COMPLETE = FOLDER / "kernel-x86_64.config"
-COMPLETE_DEBUG = FOLDER / "kernel-x86_64-debug.config"
+COMMON = FOLDER / "common"
 REQUIRED = FOLDER / "required.config"
-DEBUG = FOLDER / "debug.config"
-FRAGMENTS = [*sorted(FOLDER.glob("[0-9]*.config")), REQUIRED]
+NO_DEBUG_INFO = FOLDER / "server" / "95-no-debug-info.config"
 # All of the variant that makes sense on a distribution's own configuration.
-OURS = [FOLDER / "10-variant-identity.config", FOLDER / "20-thp.config", REQUIRED]
+OURS = [COMMON / "10-variant-identity.config", COMMON / "20-thp.config", NO_DEBUG_INFO, REQUIRED]
 WORK = BUILD / "config"
+
+
+def complete(flavour: Flavour) -> Path:
+    """Return the configuration that answers every question of Kconfig."""
+    return FOLDER / f"kernel-x86_64-{flavour.name}.config"
+
+
+def base(flavour: Flavour) -> list[Path]:
+    """Return the fragments that are laid first, and that those of the flavour may contradict."""
+    return fragments(SERVER) if flavour == DEBUG else []
+
+
+def fragments(flavour: Flavour) -> list[Path]:
+    """Return the fragments that have to be granted, sorted by name, with those required of every flavour last."""
+    own = (FOLDER / flavour.name).glob("*.config")
+    shared = [NO_DEBUG_INFO] if flavour == DEBUG else COMMON.glob("*.config")
+    return [*sorted((*own, *shared), key=lambda path: path.name), REQUIRED]
 
 
 @contextmanager
@@ -38,16 +54,17 @@ def patched_tree() -> Iterator[Path]:
         tree.git("worktree", "remove", "--force", str(WORK))
 
 
-def renew(tree: Path, complete: Path, base: list[Path], fragments: list[Path]) -> None:
-    """Write one complete configuration, and show what changed in it."""
-    before = kconfig.parse(complete.read_text()) if complete.exists() else {}
+def renew(tree: Path, flavour: Flavour) -> None:
+    """Write the complete configuration of a flavour, and show what changed in it."""
+    path = complete(flavour)
+    before = kconfig.parse(path.read_text()) if path.exists() else {}
     try:
-        kconfig.generate(tree, complete, base, fragments)
+        kconfig.generate(tree, path, base(flavour), fragments(flavour))
     except kconfig.ConfigError as error:
-        raise UserError(f"the fragments in {FOLDER} ask for what cannot be:\n{error}\n", "mend them") from error
-    after = kconfig.parse(complete.read_text())
+        raise UserError(f"the fragments in {FOLDER} ask for what cannot be:\n{error}\n", "fix them") from error
+    after = kconfig.parse(path.read_text())
     changed = [option for option in sorted(before.keys() | after.keys()) if before.get(option) != after.get(option)]
-    say(f"config: {complete.name}, {len(changed)} options changed")
+    say(f"config: {path.name}, {len(changed)} options changed")
     for option in changed:
         say(f"  {option}: {before.get(option, 'absent')} -> {after.get(option, 'absent')}")
 
@@ -57,37 +74,37 @@ def base_file(path: Path) -> Path:
     try:
         return kconfig.foreign(path.resolve())
     except kconfig.ConfigError as error:
-        todo = "give a kernel's configuration, such as BASE_CONFIG=/boot/config-VERSION"
-        raise UserError(f"no base to build on: {error}", todo) from None
+        hint = "give a kernel's configuration, such as BASE_CONFIG=/boot/config-VERSION"
+        raise UserError(f"no base to build on: {error}", hint) from None
 
 
-def try_base(tree: Path, base: Path) -> None:
+def try_base(tree: Path, distribution: Path) -> None:
     """Lay the fragments over a distribution's configuration, and show which of its answers change."""
     try:
-        kconfig.merge(tree, [base], OURS)
+        kconfig.merge(tree, [distribution], OURS)
     except kconfig.ConfigError as error:
         for line in str(error).splitlines():
             say(f"  {line}")
-        raise UserError(f"{base} cannot be the base: see above", "give another configuration, or change it") from None
-    theirs, made = (kconfig.parse(path.read_text()) for path in (base, tree / ".config"))
+        hint = "give another configuration, or change it"
+        raise UserError(f"{distribution} cannot be the base: see above", hint) from None
+    theirs, made = (kconfig.parse(path.read_text()) for path in (distribution, tree / ".config"))
     changed = [option for option in sorted(theirs) if theirs[option] != made.get(option, "n")]
     for option in changed:
         say(f"  {option}: {theirs[option]} -> {made.get(option, 'n')}")
-    say(f"config: {base} can be the base; {len(changed)} of its {len(theirs)} answers change")
+    say(f"config: {distribution} can be the base; {len(changed)} of its {len(theirs)} answers change")
 
 
 def command() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--base", type=Path, metavar="FILE", help="only try FILE as the base of the package")
-    base = parser.parse_args().base
-    if base:
-        base = base_file(base)
+    named = parser.parse_args().base
+    distribution = base_file(named) if named else None
     with patched_tree() as tree:
-        if base:
-            try_base(tree, base)
+        if distribution:
+            try_base(tree, distribution)
         else:
-            renew(tree, COMPLETE, [], FRAGMENTS)
-            renew(tree, COMPLETE_DEBUG, FRAGMENTS, [DEBUG, REQUIRED])
+            for flavour in (SERVER, DEBUG):
+                renew(tree, flavour)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from scripts import kconfig, lock, series
-from scripts.config import COMPLETE, COMPLETE_DEBUG, DEBUG, FRAGMENTS, OURS, REQUIRED
+from scripts.config import FOLDER, OURS, REQUIRED, base, complete, fragments
 from scripts.console import ROOT
+from scripts.flavours import DEBUG, FLAVOURS, SERVER, Flavour
 
-# Each complete configuration, with what is laid first and what has to be granted.
-NORMAL_KERNEL = (COMPLETE, [], FRAGMENTS)
-DEBUG_KERNEL = (COMPLETE_DEBUG, FRAGMENTS, [DEBUG, REQUIRED])
-KERNELS = pytest.mark.parametrize(
-    ("complete", "base", "fragments"), [NORMAL_KERNEL, DEBUG_KERNEL], ids=["normal", "debug"]
-)
+KERNELS = pytest.mark.parametrize("flavour", [SERVER, DEBUG], ids=lambda flavour: flavour.name)
+COMPLETE = complete(SERVER)
+FRAGMENTS = fragments(SERVER)
+EVERY_FRAGMENT = [*sorted(FOLDER.glob("*/*.config")), REQUIRED]
 
 
 @pytest.fixture(scope="module")
@@ -41,21 +40,17 @@ def fragment(folder: Path, text: str) -> Path:
 
 
 @KERNELS
-def test_complete_configuration_answers_and_grants_everything(
-    tree: Path, complete: Path, base: list[Path], fragments: list[Path]
-) -> None:
-    kconfig.check(tree, complete, fragments)
+def test_complete_configuration_answers_and_grants_everything(tree: Path, flavour: Flavour) -> None:
+    kconfig.check(tree, complete(flavour), fragments(flavour))
 
 
 @KERNELS
-def test_complete_configuration_is_what_the_fragments_make(
-    tree: Path, tmp_path: Path, complete: Path, base: list[Path], fragments: list[Path]
-) -> None:
+def test_complete_configuration_is_what_the_fragments_make(tree: Path, tmp_path: Path, flavour: Flavour) -> None:
     made = tmp_path / "made.config"
-    kconfig.generate(tree, made, base, fragments)
+    kconfig.generate(tree, made, base(flavour), fragments(flavour))
     # What Kconfig finds out about the compiler is not an answer.
     probed = re.compile(r"CONFIG_(CC|GCC|CLANG|AS|LD|LLD|RUSTC|PAHOLE|TOOLS|HAVE|ARCH|HAS)_")
-    kept, new = (kconfig.parse(path.read_text()) for path in (complete, made))
+    kept, new = (kconfig.parse(path.read_text()) for path in (complete(flavour), made))
     differ = {name for name in kept.keys() | new.keys() if kept.get(name) != new.get(name) and not probed.match(name)}
     assert not differ, "run `make config`"
 
@@ -127,16 +122,16 @@ def test_what_the_selftests_need_is_required() -> None:
 
 
 def test_distributions_configuration_gets_our_options_and_keeps_its_own(tree: Path, tmp_path: Path) -> None:
-    base = changed(tmp_path, "# CONFIG_MEMCG is not set\n# CONFIG_SHRINKER_DEBUG is not set\nCONFIG_HZ_1000=y\n")
-    kconfig.merge(tree, [kconfig.foreign(base)], OURS)
+    theirs = changed(tmp_path, "# CONFIG_MEMCG is not set\n# CONFIG_SHRINKER_DEBUG is not set\nCONFIG_HZ_1000=y\n")
+    kconfig.merge(tree, [kconfig.foreign(theirs)], OURS)
     made = kconfig.parse((tree / ".config").read_text())
     assert (made["CONFIG_MEMCG"], made["CONFIG_SHRINKER_DEBUG"], made["CONFIG_HZ_1000"]) == ("y", "y", "y")
 
 
 def test_distributions_configuration_that_loses_an_option_is_refused(tree: Path, tmp_path: Path) -> None:
-    base = changed(tmp_path, "# CONFIG_BLK_DEV is not set\n")
+    theirs = changed(tmp_path, "# CONFIG_BLK_DEV is not set\n")
     with pytest.raises(kconfig.ConfigError, match=r"CONFIG_ZRAM: required.config asks for m, .* n \(.*swap to zram"):
-        kconfig.merge(tree, [base], OURS)
+        kconfig.merge(tree, [theirs], OURS)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +152,7 @@ def test_file_that_cannot_be_a_base_is_refused(tmp_path: Path, content: bytes | 
         kconfig.foreign(path)
 
 
-@pytest.mark.parametrize("path", [*FRAGMENTS, DEBUG], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", EVERY_FRAGMENT, ids=lambda path: path.name)
 def test_every_group_of_options_has_its_reason(path: Path) -> None:
     for group in re.split(r"\n\n+", path.read_text().strip())[1:]:
         first = group.splitlines()[0]
@@ -165,8 +160,23 @@ def test_every_group_of_options_has_its_reason(path: Path) -> None:
         assert reason or path.read_text().startswith("# "), f"{path.name}: {first} has no reason above it"
 
 
+def test_every_fragment_belongs_to_a_flavour_and_has_a_name_of_its_own() -> None:
+    """The sources of a package lie in one directory, whatever folder they come from."""
+    names = [path.name for path in EVERY_FRAGMENT]
+    assert sorted(set(names)) == sorted(names)
+    used = {path for flavour in FLAVOURS.values() for path in fragments(flavour)}
+    assert used == set(EVERY_FRAGMENT)
+
+
+@KERNELS
+def test_fragments_are_sorted_by_name_and_the_required_ones_come_last(flavour: Flavour) -> None:
+    *own, last = fragments(flavour)
+    assert [path.name for path in own] == sorted(path.name for path in own)
+    assert last == REQUIRED
+
+
 def test_spec_lists_every_fragment() -> None:
     spec = (ROOT / "SPECS" / "kernel-thp.spec").read_text()
     numbers = re.findall(r"^Source(\d+): +([0-9][\w-]+\.config)$", spec, re.MULTILINE)
-    assert {name for _, name in numbers} == {path.name for path in FRAGMENTS if path != REQUIRED}
+    assert {name for _, name in numbers} == {path.name for path in EVERY_FRAGMENT if path != REQUIRED}
     assert all(f"%{{SOURCE{number}}}" in spec for number, _ in numbers)
