@@ -17,7 +17,7 @@ from scripts.console import UserError, run_logged
 RELEASE = 2
 PARTS = ("kernel-thp-core", "kernel-thp-modules")
 # The step of %install that divides the modules is kept; unpacking, compiling and installing are not.
-DIVIDE = re.compile(r"^python3 %\{SOURCE41\}.*?^done$", re.MULTILINE | re.DOTALL)
+DIVIDE = re.compile(r"^python3 %\{SOURCE81\}.*?^done$", re.MULTILINE | re.DOTALL)
 SOURCE_TO_SCRIPTLETS = re.compile(r"^%prep$.*?(?=^%if %\{with kernel\}\n%post core$)", re.MULTILINE | re.DOTALL)
 REPACK = """\
 %prep
