@@ -96,12 +96,6 @@ static size_t live_byte(enum live live)
 	}
 }
 
-/* A write that changes nothing in a zero page and that no compiler drops. */
-void touch(char *address)
-{
-	__atomic_store_n(address, 0, __ATOMIC_RELAXED);
-}
-
 /* Gives a page the content that live stands for. */
 void area_write(struct area *area, int number, enum live live)
 {

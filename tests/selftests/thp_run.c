@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,98 +25,9 @@
 
 #define DEFAULT_SECONDS		30
 #define SECONDS_TO_DIE		10
-
-enum { PASS = 0, FAIL = 1, SKIP = 4, INTERRUPTED = 130 };
+#define INTERRUPTED		130	/* an exit code beside PASS, FAIL and SKIP */
 
 const struct test *present_test;
-
-/* Shared with the test's processes: the first reason to fail or skip. */
-static char *reason;
-#define REASON_SIZE	256
-
-static void finish(int verdict, const char *fmt, va_list args)
-{
-	static int finished;
-
-	if (!__atomic_exchange_n(&finished, 1, __ATOMIC_SEQ_CST) && !*reason)
-		vsnprintf(reason, REASON_SIZE, fmt, args);
-	_exit(verdict);
-}
-
-void fail(const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	finish(FAIL, fmt, args);
-	__builtin_unreachable();
-}
-
-void skip(const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	finish(SKIP, fmt, args);
-	__builtin_unreachable();
-}
-
-void note(const char *fmt, ...)
-{
-	va_list args;
-
-	printf("# ");
-	va_start(args, fmt);
-	vprintf(fmt, args);
-	va_end(args);
-	printf("\n");
-	fflush(stdout);
-}
-
-double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-/* A second process of a test: it shares the verdict and dies with the test. */
-pid_t helper_start(void (*run)(void *arg), void *arg)
-{
-	pid_t pid = fork();
-
-	expect(pid >= 0, "fork: %s", strerror(errno));
-	if (pid)
-		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	run(arg);
-	_exit(PASS);
-}
-
-void helper_join(pid_t pid)
-{
-	int status;
-
-	expect(waitpid(pid, &status, 0) == pid, "waitpid: %s", strerror(errno));
-	if (WIFSIGNALED(status))
-		fail("helper process killed by signal %d", WTERMSIG(status));
-	if (WEXITSTATUS(status))
-		_exit(WEXITSTATUS(status));
-}
-
-/* Processes of a test wait for each other through pipes. */
-void tell(int fd)
-{
-	expect(write(fd, "", 1) == 1, "pipe: %s", strerror(errno));
-}
-
-void hear(int fd)
-{
-	char c;
-
-	expect(read(fd, &c, 1) == 1, "the other process is gone");
-}
 
 /* Where that is possible, so that all of a test's memory is on one node. */
 static void prefer_first_node(void)

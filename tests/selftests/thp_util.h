@@ -34,33 +34,19 @@
 
 #define ARRAY_SIZE(x)	(sizeof(x) / sizeof((x)[0]))
 
-/* --- thp_run.c: tests and their verdicts --- */
+/*
+ * The shared files, each of which calls only those before it: thp_base.c,
+ * thp_sysfs.c, thp_memory.c, thp_run.c.
+ */
 
-struct test {
-	const char *name;
-	void (*run)(void);
-	void (*run_with)(long arg);	/* instead of run */
-	long arg;
-	unsigned int seconds;	/* 0: the default time limit */
-	bool swap;		/* needs a swap device of its own */
-	bool disk;		/* needs a disk to read page cache from */
-	/*
-	 * Outside of the test: what before() sets up, after() takes away, whatever
-	 * became of the test. The test itself finds out whether it is there.
-	 */
-	void (*before)(void);
-	void (*after)(void);
-};
+/* --- thp_base.c: verdicts and helper processes --- */
 
-#define TEST(name_, run_, ...)						\
-	{ .name = name_, .run = run_, ##__VA_ARGS__ }
-#define TEST_WITH(name_, run_, arg_, ...)				\
-	{ .name = name_, .run_with = run_, .arg = arg_, ##__VA_ARGS__ }
+/* Exit codes, as kselftest knows them. */
+enum { PASS = 0, FAIL = 1, SKIP = 4 };
 
-/* The one that runs. */
-extern const struct test *present_test;
-
-int run_tests(int argc, char **argv, const struct test *tests, int count);
+/* Why the first process of a test that ended it did so. */
+#define REASON_SIZE	256
+extern char *reason;
 
 /* A test returns when it has passed; these end it, from any of its processes. */
 [[gnu::format(printf, 1, 2)]]
@@ -81,6 +67,7 @@ void helper_join(pid_t pid);
 void tell(int fd);
 void hear(int fd);
 double now(void);
+void touch(char *address);
 
 /* --- thp_sysfs.c: knobs, counters, cgroups and triggers --- */
 
@@ -160,7 +147,6 @@ void area_fill_small(struct area *area);
 struct area area_alloc(int thps, int live_pages);
 void area_free(struct area *area);
 void area_verify(const struct area *area);
-void touch(char *address);
 void area_write(struct area *area, int page, enum live live);
 void area_drop_page(struct area *area, int page);
 char *area_page(const struct area *area, int page);
@@ -197,5 +183,33 @@ void area_make_partial(struct area *area);
 int other_node(void *page);
 void area_map_by_ptes(struct area *area);
 void area_migrate(struct area *area);
+
+/* --- thp_run.c: runs the tests, each in a process of its own --- */
+
+struct test {
+	const char *name;
+	void (*run)(void);
+	void (*run_with)(long arg);	/* instead of run */
+	long arg;
+	unsigned int seconds;	/* 0: the default time limit */
+	bool swap;		/* needs a swap device of its own */
+	bool disk;		/* needs a disk to read page cache from */
+	/*
+	 * Outside of the test: what before() sets up, after() takes away, whatever
+	 * became of the test. The test itself finds out whether it is there.
+	 */
+	void (*before)(void);
+	void (*after)(void);
+};
+
+#define TEST(name_, run_, ...)						\
+	{ .name = name_, .run = run_, ##__VA_ARGS__ }
+#define TEST_WITH(name_, run_, arg_, ...)				\
+	{ .name = name_, .run_with = run_, .arg = arg_, ##__VA_ARGS__ }
+
+/* The one that runs. */
+extern const struct test *present_test;
+
+int run_tests(int argc, char **argv, const struct test *tests, int count);
 
 #endif
