@@ -99,7 +99,7 @@ void hear(int fd)
 {
 	char c;
 
-	expect(read(fd, &c, 1) == 1, "the other process is gone");
+	expect(read(fd, &c, 1) == 1, "the other process has ended");
 }
 
 /* A write that leaves a zero page zero, and that no compiler drops. */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KTAP runner. Every test is a forked child in a process group and a memory
- * cgroup of its own, so that a crash, a hang or a leak stays inside it. The
+ * KTAP runner. It forks a child for each test and gives it its own process
+ * group and memory cgroup, so a crash, a hang or a leak stays inside. The
  * parent owns everything that outlives a test: it sets the knobs to the same
- * values before each test, puts back what they were in the end, and ends what a
- * test left running.
+ * values before each test, restores their old values at the end, and kills what
+ * a test left running.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,11 +25,11 @@
 
 #define DEFAULT_SECONDS		30
 #define SECONDS_TO_DIE		10
-#define INTERRUPTED		130	/* an exit code beside PASS, FAIL and SKIP */
+#define INTERRUPTED		130	/* exit code, as PASS, FAIL, SKIP */
 
 const struct test *present_test;
 
-/* Where that is possible, so that all of a test's memory is on one node. */
+/* Keeps the memory of a test on one node, where the kernel can do that. */
 static void prefer_first_node(void)
 {
 	unsigned long nodes = 1;
@@ -98,7 +98,7 @@ static int reap(pid_t pid, const sigset_t *waited, unsigned int seconds)
 	return verdict;
 }
 
-/* The first kernel complaint since fd was opened makes the test fail. */
+/* A test fails if the kernel has logged a problem since fd was opened. */
 static int check_kernel_log(int fd, int verdict)
 {
 	static const char * const bad[] = {
@@ -129,7 +129,7 @@ static int check_kernel_log(int fd, int verdict)
 	return verdict;
 }
 
-/* On a kernel with expensive checks, THP_TEST_SLOW says how much to add. */
+/* THP_TEST_SLOW multiplies the limits, for kernels with expensive checks. */
 static unsigned int time_limit(const struct test *test)
 {
 	const char *factor = getenv("THP_TEST_SLOW");
@@ -205,7 +205,7 @@ static void report(int number, const char *name, int verdict, double seconds)
 	fflush(stdout);
 }
 
-/* Runs all tests, or only those named on the command line; --list names them. */
+/* Runs all tests, or those named on the command line; --list prints the names. */
 int run_tests(int argc, char **argv, const struct test *tests, int count)
 {
 	int i, number = 0, planned = 0, failed = 0, skipped = 0;
@@ -219,7 +219,7 @@ int run_tests(int argc, char **argv, const struct test *tests, int count)
 	for (i = 0; i < count; i++)
 		planned += selected(&tests[i], argc, argv);
 	if (!planned) {
-		fprintf(stderr, "%s: no such test; --list names them\n",
+		fprintf(stderr, "%s: no such test; --list prints all names\n",
 			argv[0]);
 		return FAIL;
 	}
@@ -237,7 +237,7 @@ int run_tests(int argc, char **argv, const struct test *tests, int count)
 		perror("mmap");
 		return FAIL;
 	}
-	/* Fails with EBUSY where it is mounted already, as it should be. */
+	/* Fails with EBUSY if debugfs is mounted, as it usually is. */
 	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 	sigemptyset(&waited);
 	sigaddset(&waited, SIGCHLD);
