@@ -38,7 +38,7 @@ static void need_shrinker(void)
 {
 	if (!knob_exists("shrink_underused"))
 		skip("no shrinker for underused huge pages");
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 }
 
 /* Returns how many pages were freed of those that were there before. */

@@ -97,7 +97,7 @@ static void swapin(long how)
 	int pages;
 
 	need_any_swap();
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	warm_up();
 	area = area_scatter(bench_thps(), THP_PAGES, FIRST);
 	pages = area.thps * THP_PAGES;

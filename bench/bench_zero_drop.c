@@ -56,7 +56,7 @@ static void drop(long what)
 	long stored;
 
 	need_any_swap();
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	warm_up(what);
 	area = fill(bench_thps(), what);
 	stored = swap_stored();

@@ -26,7 +26,7 @@ def sources() -> list[Path]:
 def shared() -> list[Path]:
     """Return what is part of every program: of the benchmark's own files those that are named after none."""
     own = [path for path in sorted(HERE.glob("*.c")) if not path.name.startswith(("bench_", "thp_", "zero_"))]
-    return [*own, *(SELFTESTS / f"{name}.c" for name in ("thp_run", "thp_sysfs", "thp_memory"))]
+    return [*own, *(SELFTESTS / f"{name}.c" for name in ("thp_base", "thp_sysfs", "thp_memory", "thp_run"))]
 
 
 def digest(paths: Sequence[Path]) -> str:

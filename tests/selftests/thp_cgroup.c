@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What cgroups see of it: removal, small queues, counters. */
+/* Cgroups: their removal, short queues, counters. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 #define HANDOVER_SECONDS	5
 
-/* Memory that is left behind in a cgroup that nobody is in, and that is gone. */
-static struct area area_left_behind(int live_pages, bool judged)
+/* Leaves memory charged to a cgroup, and removes the cgroup. */
+static struct area area_left_behind(int live_pages, bool scanned)
 {
 	struct area area;
 
@@ -22,14 +22,14 @@ static struct area area_left_behind(int live_pages, bool judged)
 	area = area_alloc(4, live_pages);
 	expect(queue_count_in("gone") == 4, "%ld huge pages queued, not 4",
 	       queue_count_in("gone"));
-	if (judged)
+	if (scanned)
 		queue_scan_in("gone", DEFERRED_SCAN_ALL);
 	cgroup_go("main");
 	expect(!cgroup_rmdir("gone"), "the cgroup is not empty");
 	return area;
 }
 
-/* The kernel takes a removed cgroup down in the background. */
+/* The kernel tears a removed cgroup down in the background. */
 static void wait_queued(long want)
 {
 	double end = now() + HANDOVER_SECONDS;
@@ -43,7 +43,7 @@ static void removed_waiting(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_left_behind(SPARSE, false);
 	wait_queued(4);
 	trigger();
@@ -58,7 +58,7 @@ static void removed_used(void)
 	set_threshold(511);
 	area = area_left_behind(SPARSE, true);
 	expect_whole(&area, "in use");
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	wait_queued(4);
 	trigger();
 	expect_split(&area);
@@ -79,12 +79,12 @@ static void removed_then_partial(void)
 	area_verify(&area);
 }
 
-/* What is freed after its cgroup leaves the queue of whoever has it now. */
+/* Memory freed after its cgroup was removed leaves the new queue too. */
 static void removed_then_freed(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_left_behind(SPARSE, false);
 	wait_queued(4);
 	area_free(&area);
@@ -100,21 +100,21 @@ static void removed_then_freed(void)
 #define CALLS_TRIED	100
 
 /*
- * Reclaim finds what it wants in the page cache, so it never gets far; that is
- * no reason to leave out a queue because it is short.
+ * Reclaim finds enough in the page cache, so its priority never rises. It must
+ * still scan a queue that is short.
  */
 static void few_are_reached(void)
 {
 	struct area area;
 	int calls;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(FEW, SPARSE);
 	cache_fill(CACHE);
 	for (calls = 0; area_whole(&area) && calls < CALLS_TRIED; calls++) {
 		cache_fill(REQUEST);
 		expect(!cgroup_write("memory.reclaim", "4M"),
-		       "there are not even 4M to reclaim");
+		       "less than 4M could be reclaimed");
 	}
 	note("memory.reclaim of 4M: %d of %d huge pages given back within %d calls",
 	     FEW - area_whole(&area), FEW, calls);
@@ -127,7 +127,7 @@ static void few_are_reached(void)
 
 #define STAT	"memory.stat"
 
-/* The kernel folds what was counted on each CPU within two seconds. */
+/* The kernel adds up the per-CPU counts every two seconds. */
 static void expect_stat(const char *file, const char *key, long want)
 {
 	double end = now() + 5;
@@ -153,7 +153,7 @@ static void stat_counts(void)
 {
 	struct area sparse, dense;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	sparse = area_alloc(3, SPARSE);
 	dense = area_alloc(2, DENSE);
 	expect_stats(STAT, 0, 0, 0);
@@ -163,12 +163,12 @@ static void stat_counts(void)
 	expect_stats(STAT, 5, 3, area_zero_pages(&sparse));
 }
 
-/* A cgroup counts what happens below it, and nothing beside it. */
+/* A cgroup counts what happens in its descendants, but not in its siblings. */
 static void stat_hierarchy(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	cgroup_make("main");
 	cgroup_make("child");
 	cgroup_go("child");

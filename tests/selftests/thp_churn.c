@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Everything that can happen to a huge page, at random, from many processes,
- * while allocations fail and somebody else reclaims, compacts, merges, splits,
- * moves cgroups and turns every knob. Each process knows what its memory must
- * hold. Loss of data is what this looks for; a debug kernel finds the rest.
+ * Many processes do everything that can happen to a huge page, in random order,
+ * while allocations fail and other processes reclaim, compact, merge, split,
+ * move between cgroups and turn every knob. Each process knows what its memory
+ * must hold. The test itself finds lost data; a debug kernel finds the rest.
  *
  *	thp_churn SECONDS [TEST...]
  *
- * Not one of the listed tests: it says most on a kernel with KASAN, lockdep,
- * kmemleak and fault injection, with two NUMA nodes, and for a long time.
+ * It is not one of the listed tests: it finds most in a long run on a kernel with
+ * KASAN, lockdep, kmemleak and fault injection, with two NUMA nodes.
  * THP_CHURN_SEED repeats the choices of a run, not their order in time.
  */
 #include <errno.h>
@@ -36,12 +36,12 @@
 #define MAX_PAGES	(MAX_THPS * THP_PAGES)
 #define NODES		2
 #define HISTORY		8
-/* Room for a huge page more than the largest area, for moves off alignment. */
+/* One huge page more than the largest area, so a move may be unaligned. */
 #define SLOT		((MAX_THPS + 1) * THP_SIZE)
 #define SLOTS		(2 * AREAS)
 #define TOP		"/sys/fs/cgroup/thp-churn"
 #define THP_DIR		"/sys/kernel/mm/transparent_hugepage/"
-/* How often each kind of operation must have worked, in a run long enough. */
+/* How often each kind of operation must have succeeded in a long run. */
 #define ENOUGH		10
 
 enum op {
@@ -62,7 +62,7 @@ static const char * const op_names[OPS] = {
 	"compact", "split_all", "swapoff", "swapon",
 };
 
-/* What the kernel must have done, or the run reached nothing. */
+/* Counters that must grow; otherwise the run tested too little. */
 static const char * const events[] = {
 	"thp_fault_alloc", "thp_collapse_alloc", "thp_split_page",
 	"thp_deferred_split_page", "thp_underused_split_page",
@@ -71,7 +71,7 @@ static const char * const events[] = {
 	"pgmigrate_success",
 };
 
-/* Seen by all processes, and by the tests that come after the churn. */
+/* Shared by all processes, and read by the tests after the churn. */
 static struct shared {
 	long done[OPS], failed[OPS], no_memory[OPS];
 	long events[ARRAY_SIZE(events)];
@@ -131,7 +131,7 @@ static char *free_slot(void)
 	return slot(number);
 }
 
-/* Under fault injection what must succeed is tried until it does. */
+/* Under fault injection, a call that must succeed is repeated until it does. */
 #define insist(call)							\
 	do {								\
 		long tries_ = 0;					\
@@ -148,8 +148,9 @@ static void reserve(char *start, size_t size)
 }
 
 /*
- * A page that was given up with MADV_FREE holds what it held, or zeros. A write
- * makes it stay, and what is beside the written byte tells which it was.
+ * After MADV_FREE a page holds its old content or zeros. A write makes the
+ * kernel keep it; a byte beside the written one then shows which of the two it
+ * was.
  */
 static void settle_page(struct place *place, int page)
 {
@@ -261,14 +262,14 @@ static bool advise(struct place *place, int advice)
 			place->lazy[i] = false;
 			place->live[i] = GONE;
 		} else if (advice == MADV_FREE || advice == MADV_DONTNEED) {
-			/* When it fails, a part of the range may be done. */
+			/* A failed call may have done a part. */
 			place->lazy[i] = true;
 		}
 	}
 	return !error;
 }
 
-/* Of whole huge pages; the kernel takes no less. */
+/* Whole huge pages only: the kernel refuses smaller ranges. */
 static bool collapse(struct place *place)
 {
 	char *base = place->area.base;
@@ -435,7 +436,7 @@ static void group_drop(const char *name)
 	insist(rmdir(name) && errno != ENOENT && !usleep(1000));
 }
 
-/* Leaves its memory charged to cgroups that are removed behind it. */
+/* Leaves its memory charged to the old cgroup, which is then removed. */
 static bool move_cgroup(void)
 {
 	char old[sizeof(group)];
@@ -469,7 +470,7 @@ static bool scan_queue(void)
 	struct stat status;
 	char leaf[96], text[64];
 
-	/* The top has what the removed groups left. */
+	/* The top cgroup has taken over what the removed ones left. */
 	switch (below(3)) {
 	case 0:
 		strcpy(leaf, TOP);
@@ -573,7 +574,7 @@ static void work(void *number)
 			unmap(&places[i]);
 }
 
-/* --- what disturbs all of them --- */
+/* --- what disturbs all workers --- */
 
 static const struct { const char *name, *values[5]; } knobs[] = {
 	{ "shrink_underused", { "0", "1", "1" } },
@@ -641,7 +642,7 @@ static void disturb(void *unused)
 
 /* --- fault injection --- */
 
-/* In the workers only, one allocation in some hundred, and no stack dumps. */
+/* Fails about one allocation in a hundred, and only in the workers. */
 static void inject(const char *probability)
 {
 	static const char * const kinds[] = { "failslab", "fail_page_alloc" };
@@ -750,7 +751,7 @@ static void operations(void)
 		if (few < 0 && shared->done[op] < enough())
 			few = op;
 	}
-	expect(few < 0, "%s was done %ld times, not %ld: this proves little",
+	expect(few < 0, "%s was done %ld times, not %ld: the run tested too little",
 	       op_names[few], shared->done[few], enough());
 }
 
@@ -763,7 +764,7 @@ static void kernel_events(void)
 		if (few < 0 && shared->events[i] < enough())
 			few = i;
 	}
-	expect(few < 0, "%s grew by %ld, not %ld: this proves little",
+	expect(few < 0, "%s grew by %ld, not %ld: the run tested too little",
 	       events[few], shared->events[few], enough());
 }
 
@@ -780,7 +781,7 @@ static void faults(void)
 	       total);
 }
 
-/* On all queues of all cgroups; who removes a cgroup must not lose any. */
+/* On all queues of all cgroups: removing a cgroup must not lose any. */
 static long queued(void)
 {
 	char text[8192] = "", path[sizeof(scan_path)], *line, *rest = text;

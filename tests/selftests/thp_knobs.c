@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The knobs and counters are there, and take only what they should. */
+/* The knobs and counters exist, and the knobs take valid values only. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -36,7 +36,7 @@ static void expect_refused(const char *knob, const char *value)
 	expect_value(knob, before);
 }
 
-/* sysfs takes an empty write for nothing at all. */
+/* sysfs ignores an empty write. */
 static void empty_write(void)
 {
 	knob_write(SWITCH, "");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KSM splits huge pages as well: what is in them is then its own business. And
- * what it shares is nobody else's to discard.
+ * KSM splits huge pages too: their zero pages are then left to KSM. And a
+ * process must not be able to discard a page that KSM shares.
  */
 #include <errno.h>
 #include <string.h>
@@ -26,14 +26,14 @@ static void ksm_start(bool use_zero_pages)
 	knob_set_number("../ksm/run", 1);
 }
 
-/* Memory goes as fast as KSM is allowed to look at pages, and no faster. */
+/* Memory is given back no faster than KSM is allowed to scan pages. */
 static void zeros_at_its_rate(long use_zero_pages)
 {
 	struct area area = area_map(THPS);
 	long dropped = counter(DROPPED), rss, before;
 	double end = now() + 60, last, elapsed;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area_fill(&area);
 	rss = area_rss_pages(&area);
 	expect(!madvise(area.base, area_size(&area), MADV_MERGEABLE),
@@ -47,7 +47,7 @@ static void zeros_at_its_rate(long use_zero_pages)
 		rss = area_rss_pages(&area);
 		elapsed = now() - last;
 		last += elapsed;
-		/* One batch may have been under way, and one be under way. */
+		/* A batch may have begun before, and one may be unfinished. */
 		expect(before - rss <= BATCH * (elapsed * 1000 / SLEEP_MS + 2),
 		       "%ld pages gone in %.1f s", before - rss, elapsed);
 	}
@@ -56,12 +56,12 @@ static void zeros_at_its_rate(long use_zero_pages)
 	area_verify(&area);
 }
 
-/* The truce is with KSM alone: what it leaves whole is judged as ever. */
+/* The exception is for KSM alone: what it leaves whole is scanned as usual. */
 static void others_still_split(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(THPS, SPARSE);
 	expect(!madvise(area.base, area_size(&area), MADV_MERGEABLE),
 	       "MADV_MERGEABLE: %s", strerror(errno));
@@ -69,7 +69,7 @@ static void others_still_split(void)
 	expect_split(&area);
 }
 
-/* Small pages, of which some have what those at origin have. */
+/* Small pages; some of them have the content of those at origin. */
 static struct area mergeable_like(const char *origin)
 {
 	struct area area = area_map(1);
@@ -109,8 +109,8 @@ static void wait_merged(const struct area *a, const struct area *b)
 }
 
 /*
- * KSM's pages outlast those they were made of. Who gives up the last of these
- * has no say in what is merged with them later.
+ * KSM's pages outlive the pages they were made of. A process that gives up the
+ * last of those must not affect pages that are merged later.
  */
 static void survives_lazyfree(void)
 {

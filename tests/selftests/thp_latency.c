@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A long scan must not keep others from the list of shrinkers: mounting a file
- * system adds one to it, and has to wait for whoever walks it.
+ * A long scan must not block the list of shrinkers: mounting a file system adds
+ * a shrinker to it, and waits for whoever is walking the list.
  */
 #include <errno.h>
 #include <sched.h>
@@ -14,13 +14,13 @@
 #include "thp_util.h"
 
 #define THPS		96
-/* The part of the whole scan that a mount may have to wait for. */
+/* A mount may wait for this part of the whole scan: one in SHARE. */
 #define SHARE		8
-/* What a mount may take on a host that is busy in other ways, in seconds. */
+/* Extra seconds for a mount on a host that is otherwise busy. */
 #define JITTER		0.05
 #define MOUNT_EVERY_US	2000
 #define ROUNDS		4
-/* Each gives back one huge page at least, or gave way to a mount. */
+/* Each pass gives back at least one huge page, or gives way to a mount. */
 #define MOST_PASSES	2000
 
 struct work {
@@ -28,7 +28,7 @@ struct work {
 	double took;
 };
 
-/* Scans until all is given back; says when it begins. */
+/* Scans until all huge pages are given back; signals its start. */
 static void scan_all(void *arg)
 {
 	struct work *work = arg;
@@ -48,7 +48,7 @@ static void scan_all(void *arg)
 	area_verify(&area);
 }
 
-/* Both change the list; the next one finds no more file systems than this. */
+/* Mount and umount both change the list; umount keeps it from growing. */
 static double mount_once(const char *where)
 {
 	double began = now();
@@ -77,7 +77,7 @@ static struct work *work_new(void)
 	return work;
 }
 
-/* Scans, and mounts meanwhile; returns what the longest mount took. */
+/* Mounts repeatedly during a scan; returns the time of the longest mount. */
 static double longest_mount(double alone)
 {
 	struct work *work = work_new();
@@ -108,10 +108,10 @@ static void mount_during_scan(void)
 	expect(!unshare(CLONE_NEWNS) &&
 	       !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL),
 	       "no mount namespace: %s", strerror(errno));
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	helper_join(helper_start(scan_all, alone));
 	limit = alone->took / SHARE + JITTER;
-	/* A scan that gives way to nobody is slow every time, a busy host is not. */
+	/* A scan that never gives way is always slow, a busy host is not. */
 	for (round = 0; round < ROUNDS; round++) {
 		longest = longest_mount(alone->took);
 		if (longest < limit)

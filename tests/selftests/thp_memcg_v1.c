@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * cgroup v1: a huge page can change its owner, and swap forgets the owner before
- * the page is freed. Both must take it off the queue it stands in.
+ * cgroup v1: a huge page can change its owner, and swap forgets the owner
+ * before the page is freed. Both must take the page off its queue.
  */
 #include <errno.h>
 #include <sched.h>
@@ -18,7 +18,7 @@
 
 static char top[PATH_SIZE];
 
-/* Where the v1 memory controller is mounted, if it is. */
+/* Finds the mount point of the v1 memory controller, if there is one. */
 static bool find_mount(void)
 {
 	char line[512], where[PATH_SIZE], options[256];
@@ -35,7 +35,7 @@ static bool find_mount(void)
 	return found;
 }
 
-/* In a mount namespace of its own, so that nothing is left of it. */
+/* Mounts it in a private mount namespace, so nothing is left behind. */
 static void need_v1(void)
 {
 	if (*top || find_mount())
@@ -101,12 +101,12 @@ static void scan_all(void)
 	       "vm.drop_caches cannot be written");
 }
 
-/* A task takes its memory along; the queue of its new cgroup gets it. */
+/* A task takes its memory along, into the queue of its new cgroup. */
 static void charge_moved(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	make("from");
 	make("to");
 	set("to", "memory.move_charge_at_immigrate", "1");
@@ -124,7 +124,7 @@ static void charge_moved(void)
 	leave("to");
 }
 
-/* Judged as used in the one, looked at again in the other. */
+/* Found in use in one cgroup, rescanned in the other. */
 static void charge_of_used_moved(void)
 {
 	struct area area;
@@ -138,7 +138,7 @@ static void charge_of_used_moved(void)
 	scan_all();
 	expect_count("from", 0);
 	enter("to");
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	expect_count("from", 0);
 	expect_count("to", THPS);
 	scan_all();
@@ -147,7 +147,7 @@ static void charge_of_used_moved(void)
 	leave("to");
 }
 
-/* Swapped out as a whole, the page is freed after its cgroup was forgotten. */
+/* A page that is swapped out whole is freed after its cgroup was forgotten. */
 static void swapped_out(void)
 {
 	long whole = counter("thp_swpout");
@@ -159,14 +159,14 @@ static void swapped_out(void)
 	enter("swap");
 	area = area_alloc(THPS, THP_PAGES);
 	expect_count("swap", THPS);
-	/* Some of it has to go; the kernel chooses. */
+	/* Some pages have to go; the kernel chooses which. */
 	set("swap", "memory.limit_in_bytes", "20M");
 	expect(counter("thp_swpout") > whole, "no huge page was swapped out");
 	area_verify(&area);
 	area_free(&area);
-	/* Those it has judged meanwhile are due again after this. */
-	set_threshold(MANY);
-	/* A disk may still be writing some, which are freed after that. */
+	/* This makes those due again that were found in use meanwhile. */
+	set_threshold(USUAL_THRESHOLD);
+	/* Those that a disk is still writing are freed afterwards. */
 	for (end = now() + 10; queue_count_at(path("swap", "")) && now() < end;)
 		usleep(100000);
 	expect_count("swap", 0);

@@ -15,7 +15,7 @@
 
 #define FILL_TRIES	3
 
-/* Different at every place and never zero in any byte. */
+/* Different for every address, and no byte of it is zero. */
 static unsigned long pattern(uintptr_t place)
 {
 	unsigned long x = place * 0x9e3779b97f4a7c15UL;
@@ -39,8 +39,8 @@ char *area_thp(const struct area *area, int thp)
 }
 
 /*
- * Aligned, and inside a reservation without access, so that the kernel merges
- * it with no neighbour and smaps shows it alone.
+ * The area is aligned and lies inside a reservation without access, so the
+ * kernel does not merge it with a neighbour and smaps shows it alone.
  */
 struct area area_map(int thps)
 {
@@ -96,12 +96,6 @@ static size_t live_byte(enum live live)
 	}
 }
 
-/* A write that changes nothing in a zero page and that no compiler drops. */
-void touch(char *address)
-{
-	__atomic_store_n(address, 0, __ATOMIC_RELAXED);
-}
-
 /* Gives a page the content that live stands for. */
 void area_write(struct area *area, int number, enum live live)
 {
@@ -117,7 +111,7 @@ void area_write(struct area *area, int number, enum live live)
 		page[live_byte(live)] = (char)pattern(place);
 }
 
-/* Huge pages or not, as the kernel likes. */
+/* Takes whatever pages the kernel allocates, huge or not. */
 void area_fill_any(struct area *area)
 {
 	int i;
@@ -140,10 +134,10 @@ void area_fill(struct area *area)
 		madvise(area->base, area_size(area), MADV_DONTNEED);
 		file_write("/proc/sys/vm/compact_memory", "1");
 	}
-	fail("the kernel gives no huge pages: memory too small or fragmented");
+	fail("the kernel allocated no huge pages: memory too small or fragmented");
 }
 
-/* The same content in 4K pages, all of them private memory. */
+/* Writes the same content to 4K pages, all of them private memory. */
 void area_fill_small(struct area *area)
 {
 	int i;
@@ -156,7 +150,7 @@ void area_fill_small(struct area *area)
 	madvise(area->base, area_size(area), MADV_HUGEPAGE);
 }
 
-/* Live pages of all kinds, in turns. */
+/* The live pages take turns in where their live byte is. */
 struct area area_alloc(int thps, int live_pages)
 {
 	struct area area = area_map(thps);
@@ -339,7 +333,7 @@ bool is_compound(const void *address)
 	       frame_has(address, KPF_COMPOUND_TAIL);
 }
 
-/* Split, and each zero page, but no other, is the shared zeropage. */
+/* All are split. The zero pages, and only they, are the shared zeropage. */
 void area_expect_remapped(const struct area *area)
 {
 	int i;
@@ -375,7 +369,7 @@ void area_expect_kept(const struct area *area)
 	}
 }
 
-/* Given back as it should be, and nothing that was live is lost. */
+/* Split, all zero pages given back, all live content intact. */
 void expect_split(const struct area *area)
 {
 	area_expect_remapped(area);
@@ -389,7 +383,7 @@ void expect_whole(const struct area *area, const char *what)
 	area_verify(area);
 }
 
-/* Huge pages that still are one piece of memory, however they are mapped. */
+/* The number of huge pages that are not split, however they are mapped. */
 int area_whole(const struct area *area)
 {
 	int thp, found = 0;
@@ -411,7 +405,7 @@ void area_make_partial(struct area *area)
 
 /* --- NUMA nodes --- */
 
-/* Another node than that of the page, or a skip. */
+/* A node other than that of the page. Skips the test if there is none. */
 int other_node(void *page)
 {
 	int node, status = -1;
@@ -429,7 +423,7 @@ int other_node(void *page)
 	skip("only one NUMA node (boot with numa=fake=2)");
 }
 
-/* The same huge pages, but nothing maps one as a whole any more. */
+/* Maps the huge pages by PTEs without splitting them. */
 void area_map_by_ptes(struct area *area)
 {
 	int thp;

@@ -14,7 +14,7 @@ static void waiting_kept(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(4, SPARSE);
 	expect_queued(4);
 	area_migrate(&area);
@@ -40,13 +40,13 @@ static void partial_kept(void)
 	area_verify(&area);
 }
 
-/* Judged as used on the one node is judged as used on the other. */
-static void used_not_judged_again(void)
+/* A huge page found in use on one node counts as in use on the other. */
+static void used_not_rescanned(void)
 {
 	struct area area;
 	long scanned;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(4, DENSE);
 	trigger();
 	expect_queued(0);
@@ -54,12 +54,12 @@ static void used_not_judged_again(void)
 	area_migrate(&area);
 	expect_queued(0);
 	trigger();
-	expect(counter(SCANNED) == scanned, "judged again");
+	expect(counter(SCANNED) == scanned, "rescanned");
 	expect_whole(&area, "in use");
 }
 
-/* But it is not out of reach. */
-static void used_has_its_second_look(void)
+/* But it can still be rescanned. */
+static void used_is_rescanned(void)
 {
 	struct area area;
 
@@ -68,17 +68,17 @@ static void used_has_its_second_look(void)
 	trigger();
 	expect_queued(0);
 	area_migrate(&area);
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	expect_queued(4);
 	trigger();
 	expect_split(&area);
 }
 
 /*
- * Nor is it put off by what the other queue has done so far: neither before nor
- * after the first few have had their second look.
+ * The progress of the other queue does not delay its rescan: neither before nor
+ * after the first few huge pages were rescanned.
  */
-static void used_stays_due(long nr_looked)
+static void used_stays_due(long nr_rescanned)
 {
 	struct area area;
 
@@ -86,11 +86,11 @@ static void used_stays_due(long nr_looked)
 	area = area_alloc(4, SPARSE);
 	trigger();
 	expect_queued(0);
-	set_threshold(MANY);
-	if (nr_looked)
-		queue_scan(nr_looked);
+	set_threshold(USUAL_THRESHOLD);
+	if (nr_rescanned)
+		queue_scan(nr_rescanned);
 	area_migrate(&area);
-	expect_queued(4 - nr_looked);
+	expect_queued(4 - nr_rescanned);
 	trigger();
 	expect_split(&area);
 }
@@ -109,7 +109,7 @@ static void share_until_released(void *release)
 
 /*
  * A child maps each huge page as a whole, this process maps it by PTEs, and
- * migration has put both back, as it also does when it fails.
+ * migration has restored both mappings, as it also does when it fails.
  */
 static struct sharer share_and_migrate(struct area *area)
 {
@@ -133,7 +133,7 @@ static void shared_not_pinned(void)
 	struct sharer child;
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(4, SPARSE);
 	child = share_and_migrate(&area);
 	trigger();
@@ -141,7 +141,7 @@ static void shared_not_pinned(void)
 	release(child);
 }
 
-/* Partially mapped from when the child is gone, which nobody notices. */
+/* Partially mapped once the child has ended, which nothing notices. */
 static void shared_then_partial_when_off(void)
 {
 	struct sharer child;
@@ -192,7 +192,7 @@ static void *scan_all_the_time(void *unused)
 	return NULL;
 }
 
-/* Unmapped in part while it moves and is judged: must not be forgotten. */
+/* Partially unmapped during migration and a scan: must not be lost. */
 static void partial_while_moved(void)
 {
 	void *(*disturb[])(void *) = { migrate_all_the_time, scan_all_the_time };
@@ -200,7 +200,7 @@ static void partial_while_moved(void)
 	int round, thp;
 	size_t i;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	for (round = 0; round < ROUNDS; round++) {
 		struct area area = area_alloc(RACE_THPS, DENSE);
 
@@ -229,8 +229,8 @@ static void partial_while_moved(void)
 static const struct test tests[] = {
 	TEST("migration.waiting_kept", waiting_kept),
 	TEST("migration.partial_kept", partial_kept),
-	TEST("migration.used_not_judged_again", used_not_judged_again),
-	TEST("migration.used_has_its_second_look", used_has_its_second_look),
+	TEST("migration.used_not_judged_again", used_not_rescanned),
+	TEST("migration.used_has_its_second_look", used_is_rescanned),
 	TEST_WITH("migration.used_stays_due", used_stays_due, 0),
 	TEST_WITH("migration.used_stays_due_midway", used_stays_due, 1),
 	TEST("migration.shared_not_pinned", shared_not_pinned),

@@ -18,15 +18,15 @@
 
 #include "thp_util.h"
 
-#define LIMIT		"20M"
+#define MEMORY_MAX	"20M"
 #define SIZE		(40 * MB)
 #define STRIDE		(50 * KB)
 #define ROUNDS		3
-#define FULL_OF_THPS	9	/* what fits into the limit */
+#define FULL_OF_THPS	9	/* what fits into memory.max */
 
 /*
- * What a program has besides. Nine huge pages and, when no more of them fit,
- * 450 small ones are 19.8 MiB: without this, a few KiB would decide.
+ * Other memory of the program. Nine huge pages, and 450 small ones when no more
+ * huge ones fit, are 19.8 MiB: without this, a few KiB would decide.
  */
 #define OWN		MB
 
@@ -92,7 +92,7 @@ static void run_limited(void)
 	expect(outcome != MAP_FAILED, "mmap: %s", strerror(errno));
 	knob_set("enabled", "always");
 	cgroup_set("memory.swap.max", "0");
-	cgroup_set("memory.max", LIMIT);
+	cgroup_set("memory.max", MEMORY_MAX);
 
 	pid = helper_start(eat, NULL);
 	expect(wait4(pid, &status, 0, &usage) == pid, "wait4: %s",
@@ -105,7 +105,7 @@ static void run_limited(void)
 	expect(outcome->survived || WTERMSIG(status) == SIGKILL,
 	       "killed by signal %d", WTERMSIG(status));
 	expect(outcome->huge >= FULL_OF_THPS,
-	       "the experiment had %ld huge pages only", outcome->huge);
+	       "the experiment had only %ld huge pages", outcome->huge);
 }
 
 static void lives(long threshold)
@@ -122,7 +122,7 @@ static void killed_when_off(long threshold)
 	knob_set("shrink_underused", "0");
 	run_limited();
 	expect(!outcome->survived && outcome->oom_kills,
-	       "survived: the limit is too high for the other tests to count");
+	       "survived: memory.max is too high for the other tests to count");
 }
 
 static void report_outcome(const char *setting)

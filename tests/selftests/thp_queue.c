@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What stands in the deferred split queue, in which order it is served, and
+ * What is in the deferred split queue, the order in which it is scanned, and
  * that nothing is lost from it.
  */
 #include <dirent.h>
@@ -23,7 +23,7 @@ static void fault(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(5, SPARSE);
 	expect_queued(5);
 	trigger();
@@ -46,7 +46,7 @@ static void madv_collapse(void)
 {
 	struct area area = small_area(3, SPARSE);
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	expect(!madvise(area.base, area_size(&area), MADV_COLLAPSE),
 	       "MADV_COLLAPSE: %s", strerror(errno));
 	expect(area_huge(&area) == 3, "MADV_COLLAPSE made no huge pages");
@@ -67,7 +67,7 @@ static void khugepaged_stop(void)
 	knob_set_number("khugepaged/scan_sleep_millisecs", 1000000000);
 }
 
-/* Waits until the area has that many huge pages, at most for some seconds. */
+/* Waits until the area has that many huge pages, or the time is over. */
 static bool wait_huge(const struct area *area, int thps, double seconds)
 {
 	double end = now() + seconds;
@@ -81,7 +81,7 @@ static void collapsed_behind(void)
 {
 	struct area area = small_area(3, SPARSE);
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	khugepaged_start();
 	expect(wait_huge(&area, 3, 20), "khugepaged made no huge pages");
 	khugepaged_stop();
@@ -90,12 +90,12 @@ static void collapsed_behind(void)
 	expect_split(&area);
 }
 
-/* What the shrinker splits, khugepaged must not collapse again at once. */
+/* khugepaged must not collapse what the shrinker has just split. */
 static void no_ping_pong(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(2, SPARSE);
 	trigger();
 	expect_split(&area);
@@ -119,14 +119,14 @@ static void allocate_and_exit(void *unused)
 
 static void empty_after_exit(void)
 {
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	helper_join(helper_start(allocate_and_exit, NULL));
 	expect_queued(0);
 }
 
 #define SURPLUS	"../hugepages/hugepages-2048kB/nr_overcommit_hugepages"
 
-/* Huge pages of another kind, which use the same space for other flags. */
+/* Hugetlb pages use the same space for other flags. */
 static void hugetlb_stays_out(void)
 {
 	struct area area = area_map(4);
@@ -134,7 +134,7 @@ static void hugetlb_stays_out(void)
 
 	if (!knob_exists(SURPLUS))
 		skip("no hugetlb pages of 2 MiB");
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	knob_set_number(SURPLUS, area.thps);
 	expect(mmap(area.base, area_size(&area), PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB,
@@ -147,7 +147,7 @@ static void hugetlb_stays_out(void)
 	area_verify(&area);
 	area_free(&area);
 
-	/* What they were made of serves huge pages of ours as well. */
+	/* Their memory works for transparent huge pages afterwards. */
 	area = area_alloc(4, SPARSE);
 	expect_queued(4);
 	trigger();
@@ -156,7 +156,7 @@ static void hugetlb_stays_out(void)
 
 /* --- partially mapped --- */
 
-/* Few are scanned of many: those with memory that nobody maps come first. */
+/* A short scan takes those first that have memory which nothing maps. */
 static void partial_first(void)
 {
 	struct area kept, partial;
@@ -174,13 +174,13 @@ static void partial_first(void)
 	area_verify(&partial);
 }
 
-/* One that cannot be split does not use up what a scan may look at. */
+/* One that cannot be split does not use up the budget of a scan. */
 static void partial_pinned_holds_up_nobody(void)
 {
 	struct area stuck, area;
 	struct pin pin;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(4, SPARSE);
 	stuck = area_alloc(1, DENSE);
 	pin = pin_page(area_page(&stuck, 9));
@@ -221,12 +221,12 @@ static void partial_when_off(void)
 	expect_queued(0);
 }
 
-/* Judged as used and gone from the queue, then partially unmapped. */
+/* Found in use and removed from the queue, then partially unmapped. */
 static void partial_after_used(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(4, DENSE);
 	trigger();
 	expect_queued(0);
@@ -243,7 +243,7 @@ static void pte_mapped_dense_kept(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(4, DENSE);
 	area_map_by_ptes(&area);
 	trigger();
@@ -260,7 +260,7 @@ static void pte_mapped_sparse_split(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(4, SPARSE);
 	area_map_by_ptes(&area);
 	trigger();
@@ -273,7 +273,7 @@ static void failed_split_kept(void)
 	struct pin pin;
 	int i;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(1, DENSE);
 	pin = pin_page(area_page(&area, 9));
 	for (i = 0; i < 20; i++)
@@ -284,7 +284,7 @@ static void failed_split_kept(void)
 	area_verify(&area);
 }
 
-/* Reclaim of one node has no business with the huge pages of another. */
+/* Reclaim of one node leaves the huge pages of another alone. */
 static void other_node_kept(void)
 {
 	unsigned long node_0 = 1;
@@ -294,7 +294,7 @@ static void other_node_kept(void)
 			8 * sizeof(node_0)), "set_mempolicy: %s",
 	       strerror(errno));
 	area = area_alloc(4, SPARSE);
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	queue_scan_node(other_node(area_thp(&area, 0)), DEFERRED_SCAN_ALL);
 	expect(area_huge(&area) == 4, "%ld of 4 huge pages left",
 	       area_huge(&area));
@@ -307,7 +307,7 @@ static void migrated_dense_kept(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(4, DENSE);
 	area_map_by_ptes(&area);
 	area_migrate(&area);
@@ -344,7 +344,7 @@ static pthread_t scanner_start(void)
 	return scanner;
 }
 
-/* What was left by a scan that was disturbed is found when all is quiet. */
+/* Later scans, when all is quiet, find what a disturbed scan has left. */
 static void scanner_stop(pthread_t scanner)
 {
 	int i;
@@ -355,12 +355,12 @@ static void scanner_stop(pthread_t scanner)
 		trigger();
 }
 
-/* Unmapped in part while it is judged: must not be forgotten. */
-static void partial_while_judged(void)
+/* Partially unmapped during a scan: must not be lost. */
+static void partial_while_scanned(void)
 {
 	int round, thp;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	for (round = 0; round < ROUNDS; round++) {
 		struct area area = area_alloc(RACE_THPS, DENSE);
 		pthread_t scanner = scanner_start();
@@ -376,7 +376,7 @@ static void partial_while_judged(void)
 	expect_queued(0);
 }
 
-/* Writes after fork() lock the huge page for a moment, each one of them. */
+/* Each write after fork() locks its huge page for a moment. */
 static void lock_pages(struct area *area)
 {
 	int thp;
@@ -390,12 +390,12 @@ static void lock_pages(struct area *area)
 		touch(area_page(area, thp * THP_PAGES + 1));
 }
 
-/* A scan that cannot lock a huge page leaves it to the next one. */
+/* A scan that cannot lock a huge page leaves it to the next scan. */
 static void locked_stays_queued(void)
 {
 	int round;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	for (round = 0; round < ROUNDS; round++) {
 		struct area area = area_alloc(RACE_THPS, SPARSE);
 		pthread_t scanner = scanner_start();
@@ -428,7 +428,7 @@ static const struct test tests[] = {
 	TEST("queue.failed_split_kept", failed_split_kept),
 	TEST("queue.migrated_dense_kept", migrated_dense_kept),
 	TEST("queue.other_node_kept", other_node_kept),
-	TEST("queue.partial_while_judged", partial_while_judged,
+	TEST("queue.partial_while_judged", partial_while_scanned,
 	     .seconds = 60),
 	TEST("queue.locked_stays_queued", locked_stays_queued, .seconds = 60),
 };

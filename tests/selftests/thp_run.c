@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KTAP runner. Every test is a forked child in a process group and a memory
- * cgroup of its own, so that a crash, a hang or a leak stays inside it. The
+ * KTAP runner. It forks a child for each test and gives it its own process
+ * group and memory cgroup, so a crash, a hang or a leak stays inside. The
  * parent owns everything that outlives a test: it sets the knobs to the same
- * values before each test, puts back what they were in the end, and ends what a
- * test left running.
+ * values before each test, restores their old values at the end, and kills what
+ * a test left running.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,100 +25,11 @@
 
 #define DEFAULT_SECONDS		30
 #define SECONDS_TO_DIE		10
-
-enum { PASS = 0, FAIL = 1, SKIP = 4, INTERRUPTED = 130 };
+#define INTERRUPTED		130	/* exit code, as PASS, FAIL, SKIP */
 
 const struct test *present_test;
 
-/* Shared with the test's processes: the first reason to fail or skip. */
-static char *reason;
-#define REASON_SIZE	256
-
-static void finish(int verdict, const char *fmt, va_list args)
-{
-	static int finished;
-
-	if (!__atomic_exchange_n(&finished, 1, __ATOMIC_SEQ_CST) && !*reason)
-		vsnprintf(reason, REASON_SIZE, fmt, args);
-	_exit(verdict);
-}
-
-void fail(const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	finish(FAIL, fmt, args);
-	__builtin_unreachable();
-}
-
-void skip(const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	finish(SKIP, fmt, args);
-	__builtin_unreachable();
-}
-
-void note(const char *fmt, ...)
-{
-	va_list args;
-
-	printf("# ");
-	va_start(args, fmt);
-	vprintf(fmt, args);
-	va_end(args);
-	printf("\n");
-	fflush(stdout);
-}
-
-double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-/* A second process of a test: it shares the verdict and dies with the test. */
-pid_t helper_start(void (*run)(void *arg), void *arg)
-{
-	pid_t pid = fork();
-
-	expect(pid >= 0, "fork: %s", strerror(errno));
-	if (pid)
-		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	run(arg);
-	_exit(PASS);
-}
-
-void helper_join(pid_t pid)
-{
-	int status;
-
-	expect(waitpid(pid, &status, 0) == pid, "waitpid: %s", strerror(errno));
-	if (WIFSIGNALED(status))
-		fail("helper process killed by signal %d", WTERMSIG(status));
-	if (WEXITSTATUS(status))
-		_exit(WEXITSTATUS(status));
-}
-
-/* Processes of a test wait for each other through pipes. */
-void tell(int fd)
-{
-	expect(write(fd, "", 1) == 1, "pipe: %s", strerror(errno));
-}
-
-void hear(int fd)
-{
-	char c;
-
-	expect(read(fd, &c, 1) == 1, "the other process is gone");
-}
-
-/* Where that is possible, so that all of a test's memory is on one node. */
+/* Keeps the memory of a test on one node, where the kernel can do that. */
 static void prefer_first_node(void)
 {
 	unsigned long nodes = 1;
@@ -188,7 +98,7 @@ static int reap(pid_t pid, const sigset_t *waited, unsigned int seconds)
 	return verdict;
 }
 
-/* The first kernel complaint since fd was opened makes the test fail. */
+/* A test fails if the kernel has logged a problem since fd was opened. */
 static int check_kernel_log(int fd, int verdict)
 {
 	static const char * const bad[] = {
@@ -219,7 +129,7 @@ static int check_kernel_log(int fd, int verdict)
 	return verdict;
 }
 
-/* On a kernel with expensive checks, THP_TEST_SLOW says how much to add. */
+/* THP_TEST_SLOW multiplies the limits, for kernels with expensive checks. */
 static unsigned int time_limit(const struct test *test)
 {
 	const char *factor = getenv("THP_TEST_SLOW");
@@ -295,7 +205,7 @@ static void report(int number, const char *name, int verdict, double seconds)
 	fflush(stdout);
 }
 
-/* Runs all tests, or only those named on the command line; --list names them. */
+/* Runs all tests, or those named on the command line; --list prints the names. */
 int run_tests(int argc, char **argv, const struct test *tests, int count)
 {
 	int i, number = 0, planned = 0, failed = 0, skipped = 0;
@@ -309,7 +219,7 @@ int run_tests(int argc, char **argv, const struct test *tests, int count)
 	for (i = 0; i < count; i++)
 		planned += selected(&tests[i], argc, argv);
 	if (!planned) {
-		fprintf(stderr, "%s: no such test; --list names them\n",
+		fprintf(stderr, "%s: no such test; --list prints all names\n",
 			argv[0]);
 		return FAIL;
 	}
@@ -327,7 +237,7 @@ int run_tests(int argc, char **argv, const struct test *tests, int count)
 		perror("mmap");
 		return FAIL;
 	}
-	/* Fails with EBUSY where it is mounted already, as it should be. */
+	/* Fails with EBUSY if debugfs is mounted, as it usually is. */
 	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 	sigemptyset(&waited);
 	sigaddset(&waited, SIGCHLD);

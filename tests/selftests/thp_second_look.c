@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A huge page judged as used is judged again when that can have changed: at
- * once after a limit has, under pressure when some time has passed, and never
- * on a quiet system.
+ * A huge page found in use is rescanned when that may have changed: at once
+ * after a change of the threshold, after some time under memory pressure, and
+ * never on a quiet system.
  */
 #include <string.h>
 #include <unistd.h>
@@ -10,19 +10,19 @@
 #include "thp_util.h"
 
 #define THPS		4
-/* A second look is due ten seconds after the first. */
+/* A rescan is due ten seconds after the first scan. */
 #define NOT_DUE		8
 #define DUE		11
 
-/* Huge pages that have just been judged as used. */
-static struct area area_judged(int live_pages)
+/* Huge pages that a scan has just found in use. */
+static struct area area_in_use(int live_pages)
 {
 	struct area area = area_alloc(THPS, live_pages);
 	long scanned = counter(SCANNED);
 
 	expect_queued(THPS);
 	trigger();
-	expect(counter(SCANNED) == scanned + THPS, "judged %ld huge pages, not %d",
+	expect(counter(SCANNED) == scanned + THPS, "scanned %ld huge pages, not %d",
 	       counter(SCANNED) - scanned, THPS);
 	expect_whole(&area, "in use");
 	expect_queued(0);
@@ -34,8 +34,8 @@ static void lowered_at_once(void)
 	struct area area;
 
 	set_threshold(511);
-	area = area_judged(SPARSE);
-	set_threshold(MANY);
+	area = area_in_use(SPARSE);
+	set_threshold(USUAL_THRESHOLD);
 	expect_queued(THPS);
 	trigger();
 	expect_split(&area);
@@ -43,9 +43,9 @@ static void lowered_at_once(void)
 
 static void lowered_for_khugepaged(void)
 {
-	struct area area = area_judged(SPARSE);
+	struct area area = area_in_use(SPARSE);
 
-	knob_set_number("khugepaged/max_ptes_none", MANY);
+	knob_set_number("khugepaged/max_ptes_none", USUAL_THRESHOLD);
 	expect_queued(THPS);
 	trigger();
 	expect_split(&area);
@@ -56,19 +56,19 @@ static void switched_on_again(void)
 	struct area area;
 	long scanned;
 
-	set_threshold(MANY);
-	area = area_judged(DENSE);
+	set_threshold(USUAL_THRESHOLD);
+	area = area_in_use(DENSE);
 	knob_set("shrink_underused", "0");
 	knob_set("shrink_underused", "1");
 	scanned = counter(SCANNED);
 	trigger();
 	expect(counter(SCANNED) == scanned + THPS,
-	       "judged %ld huge pages, not %d", counter(SCANNED) - scanned,
+	       "scanned %ld huge pages, not %d", counter(SCANNED) - scanned,
 	       THPS);
 	expect_whole(&area, "in use");
 }
 
-/* What was live is all zero now, but for one page of each huge page. */
+/* Zeroes all live pages but the first one of each huge page. */
 static void empty(struct area *area)
 {
 	int page;
@@ -85,38 +85,38 @@ static void zeroed_later(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
-	area = area_judged(DENSE);
+	set_threshold(USUAL_THRESHOLD);
+	area = area_in_use(DENSE);
 	empty(&area);
 	sleep(DUE);
 	trigger();
 	expect_split(&area);
 }
 
-/* However often memory runs short: reading it costs more than it can bring. */
+/* Not even under constant pressure: a rescan would cost more than it brings. */
 static void not_before_it_is_due(void)
 {
 	double began = now();
 	struct area area;
 	long scanned;
 
-	set_threshold(MANY);
-	area = area_judged(DENSE);
+	set_threshold(USUAL_THRESHOLD);
+	area = area_in_use(DENSE);
 	scanned = counter(SCANNED);
 	while (now() - began < NOT_DUE) {
 		trigger();
 		usleep(500000);
 	}
-	expect(counter(SCANNED) == scanned, "judged again after %d seconds",
+	expect(counter(SCANNED) == scanned, "rescanned within %d seconds",
 	       NOT_DUE);
 	expect_whole(&area, "in use");
 	sleep(DUE);
 	trigger();
 	expect(counter(SCANNED) == scanned + THPS,
-	       "%ld huge pages had their second look, not %d",
+	       "%ld huge pages were rescanned, not %d",
 	       counter(SCANNED) - scanned, THPS);
 	trigger();
-	expect(counter(SCANNED) == scanned + THPS, "and a third one at once");
+	expect(counter(SCANNED) == scanned + THPS, "rescanned twice");
 }
 
 static void quiet_without_pressure(void)
@@ -124,12 +124,12 @@ static void quiet_without_pressure(void)
 	struct area area;
 	long scanned;
 
-	set_threshold(MANY);
-	area = area_judged(DENSE);
+	set_threshold(USUAL_THRESHOLD);
+	area = area_in_use(DENSE);
 	empty(&area);
 	scanned = counter(SCANNED);
 	sleep(DUE);
-	expect(counter(SCANNED) == scanned, "judged although memory is plenty");
+	expect(counter(SCANNED) == scanned, "rescanned without memory pressure");
 	expect_whole(&area, "no pressure");
 	expect_queued(THPS);
 }

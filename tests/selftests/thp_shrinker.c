@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which huge pages the shrinker judges, and how: more zero-filled 4K pages than
- * the threshold make one underused, at the time of the scan.
+ * Which huge pages the shrinker scans, and how it checks them: one with more
+ * zero-filled 4K pages than the threshold is underused, at the time of the
+ * scan.
  */
 #include <errno.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static struct area area_with_zeros(int zeros)
 
 /* --- the threshold --- */
 
-/* Exactly at it a huge page stays, one zero page more and it goes. */
+/* At the threshold a huge page is kept; with one more zero page it is split. */
 static void threshold_edge(long threshold)
 {
 	struct area at = area_with_zeros(threshold);
@@ -40,7 +41,7 @@ static void threshold_edge(long threshold)
 	expect_split(&above);
 }
 
-/* The largest threshold asks for all 512 pages to be zero. */
+/* At the largest threshold, all 512 pages have to be zero. */
 static void all_zero_at_511(void)
 {
 	struct area zero = area_with_zeros(THP_PAGES);
@@ -58,7 +59,7 @@ static void one_live_at_511(long how)
 	struct area area = area_map(1), zero = area_with_zeros(THP_PAGES);
 
 	area_choose(&area, 0, 1, how);
-	/* Not only the first page looked at. */
+	/* The live page is not the first one that a scan reads. */
 	area.live[511] = area.live[0];
 	area.live[0] = ZERO;
 	area_fill(&area);
@@ -79,7 +80,7 @@ static void follows_khugepaged(void)
 
 	area_free(&area);
 	area = area_alloc(2, SPARSE);
-	knob_set_number("khugepaged/max_ptes_none", MANY);
+	knob_set_number("khugepaged/max_ptes_none", USUAL_THRESHOLD);
 	trigger();
 	expect_split(&area);
 }
@@ -88,15 +89,15 @@ static void own_threshold_wins(void)
 {
 	struct area area = area_alloc(2, SPARSE);
 
-	knob_set_number("khugepaged/max_ptes_none", MANY);
+	knob_set_number("khugepaged/max_ptes_none", USUAL_THRESHOLD);
 	knob_set_number("underused_max_ptes_none", 511);
 	trigger();
-	expect_whole(&area, "at 511 of its own");
+	expect_whole(&area, "at its own threshold of 511");
 
 	area_free(&area);
 	area = area_alloc(2, SPARSE);
 	knob_set_number("khugepaged/max_ptes_none", 511);
-	knob_set_number("underused_max_ptes_none", MANY);
+	knob_set_number("underused_max_ptes_none", USUAL_THRESHOLD);
 	trigger();
 	expect_split(&area);
 }
@@ -107,7 +108,7 @@ static void switched_on_later(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	knob_set("shrink_underused", "0");
 	area = area_alloc(4, SPARSE);
 	trigger();
@@ -122,7 +123,7 @@ static void switched_off_later(void)
 	struct area area;
 	long scanned = counter(SCANNED);
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(4, SPARSE);
 	knob_set("shrink_underused", "0");
 	trigger();
@@ -136,7 +137,7 @@ static void threshold_lowered_later(void)
 
 	set_threshold(511);
 	area = area_alloc(4, SPARSE);
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	trigger();
 	expect_split(&area);
 }
@@ -148,7 +149,7 @@ static void counters_exact(void)
 	struct area sparse, dense;
 	long scanned, split, dropped;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	sparse = area_alloc(7, SPARSE);
 	dense = area_alloc(5, DENSE);
 	scanned = counter(SCANNED);
@@ -172,7 +173,7 @@ static void used_leaves_queue(void)
 	struct area area;
 	long scanned;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(6, DENSE);
 	expect(queue_count() == 6, "%ld huge pages queued, not 6",
 	       queue_count());
@@ -180,25 +181,25 @@ static void used_leaves_queue(void)
 	expect(!queue_count(), "%ld huge pages still queued", queue_count());
 	scanned = counter(SCANNED);
 	trigger();
-	expect(counter(SCANNED) == scanned, "judged a second time");
+	expect(counter(SCANNED) == scanned, "scanned a second time");
 	expect_whole(&area, "dense");
 }
 
-/* --- what is not judged --- */
+/* --- what is not scanned --- */
 
 static void mlocked(void)
 {
 	struct area area;
 	long scanned;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(3, SPARSE);
 	expect(!mlock(area.base, area_size(&area)), "mlock: %s",
 	       strerror(errno));
 	scanned = counter(SCANNED);
 	trigger();
 	expect_whole(&area, "locked");
-	expect(counter(SCANNED) == scanned, "judged while locked");
+	expect(counter(SCANNED) == scanned, "scanned while locked");
 	expect(!munlock(area.base, area_size(&area)), "munlock: %s",
 	       strerror(errno));
 	trigger();
@@ -210,7 +211,7 @@ static void pinned(void)
 	struct area area;
 	struct pin pin;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(1, SPARSE);
 	pin = pin_page(area_page(&area, 3));
 	trigger();
@@ -234,7 +235,7 @@ static void poison_inside(void)
 	long scanned;
 	char *bad;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(1, SPARSE);
 	other = area_alloc(1, SPARSE);
 	bad = area_page(&area, 77);
@@ -259,25 +260,25 @@ static void poison_inside(void)
 	expect_split(&area);
 }
 
-/* --- the kernel's own ways to the scan --- */
+/* --- how the kernel itself starts a scan --- */
 
 static void by_drop_caches(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(4, SPARSE);
 	expect(!file_write("/proc/sys/vm/drop_caches", "2"),
 	       "vm.drop_caches cannot be written");
 	expect_split(&area);
 }
 
-/* More is wanted than there is of anything else. */
+/* Requests more than all other memory of the cgroup. */
 static void by_cgroup_reclaim(void)
 {
 	struct area area;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(16, SPARSE);
 	cgroup_set("memory.swap.max", "0");
 	cgroup_write("memory.reclaim", "32M");

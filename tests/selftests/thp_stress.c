@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Everything at once: processes and threads that fault, unmap, share and
- * partially unmap dense and sparse huge pages, while others scan the queue and
- * ask for splits. Nothing may hang, no byte may change, nothing may stay queued.
+ * Everything at once: processes and threads fault, unmap, share and partially
+ * unmap dense and sparse huge pages, while others scan the queue and split.
+ * Nothing may hang, no byte may change, nothing may stay queued.
  *
- * THP_STRESS_SECONDS in the environment sets how long, for runs of hours.
+ * THP_STRESS_SECONDS in the environment sets the duration, for runs of hours.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -112,7 +112,7 @@ static void all_at_once(void)
 {
 	pid_t pid;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	end = now() + seconds();
 	pid = helper_start(pressure, NULL);
 	helper_join(pid);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Swap gets what is live and nothing else: an underused huge page is split
- * before it would go as a whole, and MADV_FREE stays a promise.
+ * Only live pages go to swap: an underused huge page is split instead of
+ * swapped out whole, and pages given up with MADV_FREE are freed.
  */
 #include <errno.h>
 #include <sched.h>
@@ -29,7 +29,7 @@ static void pageout(const char *start, size_t size)
 	       strerror(errno));
 }
 
-/* Pages out one huge page, and looks at what was written, and how. */
+/* Pages out one huge page, and checks what was written, and whether whole. */
 static struct area pageout_one(long live_pages, long want_whole,
 			       long want_written)
 {
@@ -37,7 +37,7 @@ static struct area pageout_one(long live_pages, long want_whole,
 	struct area area;
 
 	need_swap();
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(1, live_pages);
 	written = counter(WRITTEN);
 	whole = counter(WRITTEN_WHOLE);
@@ -57,7 +57,7 @@ static void pageout_underused(long live_pages)
 	area_verify(&area);
 }
 
-/* At the threshold it is in use, and goes as fast as it always did. */
+/* At the threshold it is in use, and swapped out whole as on other kernels. */
 static void pageout_used(long live_pages)
 {
 	struct area area = pageout_one(live_pages, 1, THP_PAGES);
@@ -71,7 +71,7 @@ static void pageout_when_off(void)
 	long whole;
 
 	need_swap();
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	knob_set("shrink_underused", "0");
 	area = area_alloc(1, SPARSE);
 	whole = counter(WRITTEN_WHOLE);
@@ -80,20 +80,20 @@ static void pageout_when_off(void)
 	area_verify(&area);
 }
 
-/* Reclaim comes to it by itself, before the shrinker has had a chance. */
+/* Reclaim reaches it on its own, before the shrinker does. */
 static void reclaim_underused(void)
 {
 	long written, whole;
 	struct area area;
 
 	need_swap();
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(8, SPARSE);
 	written = counter(WRITTEN);
 	whole = counter(WRITTEN_WHOLE);
 	cgroup_write("memory.reclaim", "16M");
 	expect_rise(WRITTEN_WHOLE, whole, 0);
-	/* Pages of the test program itself go along. */
+	/* Pages of the test program itself are swapped out too. */
 	written = counter(WRITTEN) - written;
 	expect(written < 8 * THP_PAGES / 2, WRITTEN " rose by %ld", written);
 	expect(!area_huge(&area), "%ld huge pages are left", area_huge(&area));
@@ -104,7 +104,7 @@ static void reclaim_underused(void)
 
 #define FREED_PAGES	64
 
-/* What one CPU has not yet put on a list, another does not see. */
+/* A page that one CPU has not yet put on a list is invisible to the others. */
 static void stay_on_one_cpu(void)
 {
 	cpu_set_t cpus;
@@ -127,7 +127,7 @@ static struct area area_lazyfree(void)
 	return area;
 }
 
-/* Somebody looks at a page while reclaim wants it: next time it is freed. */
+/* A page that is pinned while reclaim wants it is freed the next time. */
 static void lazyfree_after_pin(void)
 {
 	struct area area = area_lazyfree();
@@ -147,7 +147,7 @@ static void lazyfree_after_pin(void)
 	expect(!page_has(area_page(&area, 3), PM_PRESENT), "not freed");
 }
 
-/* Written to again, it is no longer for free, whoever looks at it. */
+/* A page that is written to again must be kept, pinned or not. */
 static void lazyfree_written_again(long pinned)
 {
 	struct area area = area_lazyfree();
@@ -187,7 +187,7 @@ static void give_up(const struct area *area)
 	       "MADV_FREE: %s", strerror(errno));
 }
 
-/* Using a page saves it from the first attempt. */
+/* A page that was used survives the first attempt. */
 static void reclaim_again_and_again(void)
 {
 	int i;
@@ -212,7 +212,7 @@ static void child_gives_up(void *arg)
 	child_waits(sharer);
 }
 
-/* That a child gives it up is not all. */
+/* A page that a child gives up is kept for its parent. */
 static void expect_kept_for_parent(const struct area *area)
 {
 	struct sharer sharer = sharer_of(area);
@@ -226,7 +226,7 @@ static void expect_kept_for_parent(const struct area *area)
 	helper_join(child);
 }
 
-/* Read back from swap it is clean. */
+/* Memory that was read back from swap is clean. */
 static void lazyfree_of_shared(void)
 {
 	struct area area = area_map(1);
@@ -239,7 +239,7 @@ static void lazyfree_of_shared(void)
 	expect_kept_for_parent(&area);
 }
 
-/* So is what was copied because somebody else read it while it was shared. */
+/* So is memory that was copied because it was read while it was shared. */
 static void lazyfree_of_copied(void)
 {
 	struct area area = area_map(1);
@@ -260,7 +260,7 @@ static void lazyfree_of_copied(void)
 	expect_kept_for_parent(&area);
 }
 
-/* Given up while a child shared it, it is freed once the child has gone. */
+/* Memory given up while a child shared it is freed once the child has ended. */
 static void lazyfree_of_forked(void)
 {
 	struct area area = area_map(1);

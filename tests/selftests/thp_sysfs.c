@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What the kernel shows and takes in files: knobs, counters, cgroups, queues. */
+/* The kernel's files: knobs, counters, cgroups, queues, devices, trace. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ int file_write(const char *path, const char *text)
 	return error;
 }
 
-/* The whole file as a string without its last newline, or -errno. */
+/* Reads a whole file without its last newline; returns 0 or -errno. */
 int file_read(const char *path, char *text, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -57,13 +57,13 @@ int file_read(const char *path, char *text, size_t size)
 
 /* --- knobs --- */
 
-/* Everything a test may change, with the value that each test begins with. */
+/* The knobs a test may change, with the value that each test starts with. */
 static struct knob {
 	const char *name;
 	const char *base;
 	char saved[VALUE_SIZE];
 } knobs[] = {
-	/* Only what asks for huge pages gets them: the tests, nothing else. */
+	/* Only the tests use MADV_HUGEPAGE, so only they get huge pages. */
 	{ .name = "enabled", .base = "madvise" },
 	{ .name = "defrag", .base = "madvise" },
 	/* khugepaged stays out of the way, except where it is tested. */
@@ -147,9 +147,9 @@ void knobs_save(void)
 }
 
 /*
- * Writes only what differs: khugepaged takes a write to its sleeping time as a
- * reason to wake up, and would collapse what a test has just split. Knobs that
- * this kernel does not have are no business of most tests.
+ * Writes only values that differ: a write to its sleep time wakes khugepaged
+ * up, and it would collapse what a test has just split. A knob that this kernel
+ * lacks is ignored, because most tests do not need it.
  */
 static bool knob_put(const struct knob *knob, const char *value)
 {
@@ -165,7 +165,7 @@ static bool knob_put(const struct knob *knob, const char *value)
 	return true;
 }
 
-/* Its state as ps shows it, or 0 if there is no such thread to be seen. */
+/* The state of khugepaged as ps shows it, or 0 if the thread is not visible. */
 static char khugepaged_state(void)
 {
 	char path[VALUE_SIZE], text[4 * VALUE_SIZE], state = 0;
@@ -184,9 +184,9 @@ static char khugepaged_state(void)
 }
 
 /*
- * Sent to sleep, it makes one more round first. It is at rest if it is found
- * asleep twice: on the way it may look so for a moment. Where it cannot be seen,
- * as in a PID namespace, a while has to do.
+ * khugepaged makes one more round before a longer sleep time takes effect, and
+ * may sleep for a moment during that round: wait until it is asleep twice in a
+ * row. Where it is not visible, as in a PID namespace, wait for a fixed time.
  */
 static void khugepaged_settle(void)
 {
@@ -201,7 +201,7 @@ static void khugepaged_settle(void)
 			return;
 		}
 		if (now() > end) {
-			note("khugepaged does not come to rest");
+			note("khugepaged does not go to sleep");
 			return;
 		}
 		asleep = state == 'S' ? asleep + 1 : 0;
@@ -211,10 +211,10 @@ static void khugepaged_settle(void)
 }
 
 /*
- * While no process is on its list, khugepaged waits for the first one, whatever its
- * sleeping time is, and makes a round at once: it may collapse what a test has just
- * mapped by PTEs. A runner that has had a huge page is on the list for as long as
- * it lives. So are its children.
+ * While its list of processes is empty, khugepaged ignores its sleep time: it
+ * makes a round as soon as a process joins the list, and may collapse what a
+ * test has just mapped by PTEs. A runner that has had a huge page stays on the
+ * list for as long as it lives, and so do its children.
  */
 void khugepaged_hold(void)
 {
@@ -250,7 +250,7 @@ void knobs_restore(void)
 			knob_put(&knobs[i], knobs[i].saved);
 }
 
-/* Kernels without a threshold of their own follow khugepaged's limit. */
+/* Kernels without a threshold of their own use khugepaged's max_ptes_none. */
 void set_threshold(long max_zero_pages)
 {
 	if (knob_exists("underused_max_ptes_none"))
@@ -340,7 +340,7 @@ void cgroup_create(void)
 	}
 }
 
-/* What cgroup.kill does, which is v2's. */
+/* Does what cgroup.kill does on v2. */
 static void cgroup_kill_v1(void)
 {
 	FILE *file = fopen(cgroup_path("cgroup.procs"), "re");
@@ -352,7 +352,7 @@ static void cgroup_kill_v1(void)
 		fclose(file);
 }
 
-/* With what is below it, one level; -EBUSY as long as there are processes. */
+/* Also removes the cgroups one level below; -EBUSY while processes are left. */
 int cgroup_rmdir(const char *name)
 {
 	char path[3 * VALUE_SIZE];
@@ -418,8 +418,9 @@ long cgroup_event(const char *file, const char *key)
 }
 
 /*
- * A cgroup below that of the test, with the memory controller. The kernel wants
- * processes in the leaves only, so the test has to live in one of these itself.
+ * Creates a cgroup with the memory controller below that of the test. The
+ * kernel allows processes in leaves only, so the test has to move into one of
+ * these.
  */
 void cgroup_make(const char *name)
 {
@@ -427,7 +428,7 @@ void cgroup_make(const char *name)
 	       cgroup_path(name), strerror(errno));
 }
 
-/* Moves the calling process; what it has allocated stays where it is. */
+/* Moves the calling process; its memory stays charged to the old cgroup. */
 void cgroup_go(const char *name)
 {
 	char file[VALUE_SIZE];
@@ -490,7 +491,7 @@ struct queue {
 	long value;
 };
 
-/* Huge pages waiting in a cgroup, on all nodes together. */
+/* The number of huge pages queued in a cgroup, on all nodes. */
 long queue_count_at(const char *owner_path)
 {
 	unsigned long inode = inode_of(owner_path), owner;
@@ -571,7 +572,7 @@ void queue_scan(long nr)
 	queue_scan_in("", nr);
 }
 
-/* What memory pressure does to the queue, at once and to all of it. */
+/* Scans the whole queue at once; memory pressure would do it step by step. */
 void trigger(void)
 {
 	char path[2 * VALUE_SIZE];
@@ -685,7 +686,7 @@ static const char *swap_device(void)
 	return named ? named : swap.device;
 }
 
-/* Also for a test that takes its swap away and gives it back. */
+/* A test may use these itself, to turn its swap off and on again. */
 bool swap_start(void)
 {
 	return !swapon(swap_device(), SWAP_FLAG_PREFER | SWAP_PRIORITY);
@@ -697,8 +698,8 @@ bool swap_stop(void)
 }
 
 /*
- * These are called outside of a test, so that the devices go whatever becomes
- * of it; the test itself finds out whether they are there.
+ * The runner calls these outside of a test, so the devices are removed however
+ * it ends. The test itself checks that they are there.
  */
 void swap_on(void)
 {
@@ -741,8 +742,8 @@ const char *disk_device(void)
 }
 
 /*
- * More page cache in the test's cgroup, used once and never again: what reclaim
- * drops first, and at no cost.
+ * Adds page cache to the test's cgroup that is used only once: reclaim drops
+ * that first, at no cost.
  */
 void cache_fill(size_t size)
 {
@@ -753,7 +754,7 @@ void cache_fill(size_t size)
 
 	if (disk.number < 0)
 		skip("no disk in zram (CONFIG_ZRAM)");
-	/* It stays open: the last one to close a disk empties its cache. */
+	/* Kept open: the last close of a disk empties its cache. */
 	if (fd < 0)
 		fd = open(disk.device, O_RDONLY | O_CLOEXEC);
 	expect(fd >= 0, "%s: %s", disk.device, strerror(errno));
@@ -769,8 +770,8 @@ void cache_fill(size_t size)
 #define TRACE_INSTANCE	TRACE "instances/kselftest-thp/"
 
 /*
- * An instance of its own disturbs nobody's trace. It takes its events away with
- * it, and is itself taken away when the next test begins or the program ends.
+ * A separate instance leaves all other traces alone. The runner removes it
+ * after the test, and its events with it.
  */
 void trace_on(const char *event, bool this_process)
 {
@@ -789,13 +790,13 @@ void trace_on(const char *event, bool this_process)
 	expect(!file_write(path, "1"), "no event %s", event);
 }
 
-/* Called outside of a test, like the above. */
+/* Called outside of a test, like swap_off(). */
 void trace_off(void)
 {
 	rmdir(TRACE_INSTANCE);
 }
 
-/* How many lines of the trace contain all of that. */
+/* The number of lines in the trace that contain both texts. */
 int trace_lines(const char *text, const char *more)
 {
 	FILE *file = fopen(TRACE_INSTANCE "trace", "re");

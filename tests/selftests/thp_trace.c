@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What the kernel's trace tells about judgements. */
+/* The tracepoint that reports the outcome of each check. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,13 +18,13 @@ static void expect_events(const char *verdict, int want)
 	       want);
 }
 
-/* One of each kind that user space can make for sure, and nothing else. */
+/* Each verdict that user space can provoke reliably, and no other. */
 static void judge_verdicts(void)
 {
 	struct area sparse, dense, partial, locked, pinned;
 	struct pin pin;
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	sparse = area_alloc(3, SPARSE);
 	dense = area_alloc(2, DENSE);
 	partial = area_alloc(4, DENSE);
@@ -47,13 +47,13 @@ static void judge_verdicts(void)
 	expect_whole(&dense, "dense");
 }
 
-/* The page is named as the other files of the kernel name it. */
+/* The trace names the page by the number that other files of the kernel use. */
 static void judge_names_page(void)
 {
 	struct area area;
 	char text[64];
 
-	set_threshold(MANY);
+	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(1, DENSE);
 	trace_on(JUDGE, true);
 	trigger();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the thp selftests share: a KTAP runner that gives every test a process,
- * a memory cgroup and a time limit of its own; the kernel's knobs and counters;
- * and memory of which every byte is known.
+ * Shared by the thp selftests: a KTAP runner that gives each test its own
+ * process, memory cgroup and time limit; access to the kernel's knobs and
+ * counters; and memory whose every byte is known.
  */
 #ifndef THP_UTIL_H
 #define THP_UTIL_H
@@ -23,8 +23,8 @@
 #define MADV_COLLAPSE	25
 #endif
 
-/* A threshold as it is used in production, and live pages on both sides of it. */
-#define MANY		409
+/* A threshold used in production, and live pages on both sides of it. */
+#define USUAL_THRESHOLD	409
 #define SPARSE		10
 #define DENSE		300
 
@@ -34,35 +34,21 @@
 
 #define ARRAY_SIZE(x)	(sizeof(x) / sizeof((x)[0]))
 
-/* --- thp_run.c: tests and their verdicts --- */
+/*
+ * The shared files, each of which calls only those before it: thp_base.c,
+ * thp_sysfs.c, thp_memory.c, thp_run.c.
+ */
 
-struct test {
-	const char *name;
-	void (*run)(void);
-	void (*run_with)(long arg);	/* instead of run */
-	long arg;
-	unsigned int seconds;	/* 0: the default time limit */
-	bool swap;		/* needs a swap device of its own */
-	bool disk;		/* needs a disk to read page cache from */
-	/*
-	 * Outside of the test: what before() sets up, after() takes away, whatever
-	 * became of the test. The test itself finds out whether it is there.
-	 */
-	void (*before)(void);
-	void (*after)(void);
-};
+/* --- thp_base.c: verdicts and helper processes --- */
 
-#define TEST(name_, run_, ...)						\
-	{ .name = name_, .run = run_, ##__VA_ARGS__ }
-#define TEST_WITH(name_, run_, arg_, ...)				\
-	{ .name = name_, .run_with = run_, .arg = arg_, ##__VA_ARGS__ }
+/* Exit codes, as kselftest knows them. */
+enum { PASS = 0, FAIL = 1, SKIP = 4 };
 
-/* The one that runs. */
-extern const struct test *present_test;
+/* Why the first process of a test that ended it did so. */
+#define REASON_SIZE	256
+extern char *reason;
 
-int run_tests(int argc, char **argv, const struct test *tests, int count);
-
-/* A test returns when it has passed; these end it, from any of its processes. */
+/* A test passes by returning. fail() and skip() end it from any process. */
 [[gnu::format(printf, 1, 2)]]
 noreturn void fail(const char *fmt, ...);
 [[gnu::format(printf, 1, 2)]]
@@ -81,6 +67,7 @@ void helper_join(pid_t pid);
 void tell(int fd);
 void hear(int fd);
 double now(void);
+void touch(char *address);
 
 /* --- thp_sysfs.c: knobs, counters, cgroups and triggers --- */
 
@@ -142,12 +129,12 @@ int trace_lines(const char *text, const char *more);
 
 /* --- thp_memory.c: memory whose every byte is known --- */
 
-/* How much of a 4K page is not zero. */
+/* Where a 4K page has bytes that are not zero. */
 enum live { ZERO, FIRST_BYTE, MIDDLE_BYTE, LAST_BYTE, WHOLE, GONE };
 
 struct area {
 	char *base;
-	uintptr_t origin;	/* where it was filled: mremap changes base */
+	uintptr_t origin;	/* base when filled: mremap changes base */
 	int thps;
 	unsigned char *live;		/* enum live of each 4K page */
 };
@@ -160,7 +147,6 @@ void area_fill_small(struct area *area);
 struct area area_alloc(int thps, int live_pages);
 void area_free(struct area *area);
 void area_verify(const struct area *area);
-void touch(char *address);
 void area_write(struct area *area, int page, enum live live);
 void area_drop_page(struct area *area, int page);
 char *area_page(const struct area *area, int page);
@@ -197,5 +183,34 @@ void area_make_partial(struct area *area);
 int other_node(void *page);
 void area_map_by_ptes(struct area *area);
 void area_migrate(struct area *area);
+
+/* --- thp_run.c: runs the tests, each in a process of its own --- */
+
+struct test {
+	const char *name;
+	void (*run)(void);
+	void (*run_with)(long arg);	/* instead of run */
+	long arg;
+	unsigned int seconds;	/* 0: the default time limit */
+	bool swap;		/* needs a swap device of its own */
+	bool disk;		/* needs a disk to read page cache from */
+	/*
+	 * The runner calls these outside of the test: after() removes what
+	 * before() set up, however the test ended. The test itself checks that
+	 * it is there.
+	 */
+	void (*before)(void);
+	void (*after)(void);
+};
+
+#define TEST(name_, run_, ...)						\
+	{ .name = name_, .run = run_, ##__VA_ARGS__ }
+#define TEST_WITH(name_, run_, arg_, ...)				\
+	{ .name = name_, .run_with = run_, .arg = arg_, ##__VA_ARGS__ }
+
+/* The test that is running. */
+extern const struct test *present_test;
+
+int run_tests(int argc, char **argv, const struct test *tests, int count);
 
 #endif

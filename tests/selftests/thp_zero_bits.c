@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What else is known about a zero page when its huge page is split: soft-dirty,
- * userfaultfd and hardware poison lose nothing.
+ * A split keeps what else is known about a zero page: soft-dirty, userfaultfd's
+ * write protection and hardware poison.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,8 +36,8 @@ static void clear_soft_dirty(void)
 }
 
 /*
- * Of zero pages only: x86 makes a page that is dirty soft-dirty as well when it
- * is mapped again, which is harmless, but a zeropage is not dirty.
+ * For zero pages only: x86 also marks a dirty page as soft-dirty when it maps
+ * it again, which is harmless. The zeropage is never dirty.
  */
 static void expect_soft_dirty(const struct area *area, bool (*want)(int page))
 {
@@ -114,7 +114,7 @@ static int uffd_open(const struct area *area, unsigned long features,
 		skip("no userfaultfd (CONFIG_USERFAULTFD): %s",
 		     strerror(errno));
 	if (ioctl(fd, UFFDIO_REGISTER, &range))
-		skip("userfaultfd mode %#lx not to be had: %s", mode,
+		skip("no userfaultfd mode %#lx: %s", mode,
 		     strerror(errno));
 	return fd;
 }
@@ -186,7 +186,7 @@ static void *read_all(void *area)
 	return NULL;
 }
 
-/* A monitor that wants to hear of missing pages has placed them all itself. */
+/* A monitor of missing pages has placed all pages itself: none is missing. */
 static void uffd_missing_silent(void)
 {
 	struct area area = area_map(1), source = area_alloc(1, 0);
@@ -250,7 +250,7 @@ static void poisoned_page_kept(void)
 	if (!signalled)
 		(void)__atomic_load_n(area_page(&area, bad), __ATOMIC_RELAXED);
 	poison_clear(pfn);
-	expect(signalled, "a poisoned page was read as if it were whole");
+	expect(signalled, "a poisoned page was read as if it were good");
 	expect(signalled == 1, "SIGBUS, but not for a memory error");
 
 	area_drop_page(&area, bad);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A page with a single bit that is not zero is in use, wherever that bit is:
- * for the shrinker that judges its huge page, and for the split.
+ * for the shrinker's check of its huge page, and for the split.
  */
 #include <unistd.h>
 
 #include "thp_util.h"
 
-/* With a place for each of its pages, this many huge pages have them all. */
+/* With one byte for each page, so many huge pages cover a whole page. */
 #define THPS	(PAGE_SIZE / THP_PAGES)
 
 static size_t live_byte(int page)
@@ -64,8 +64,8 @@ static void every_byte_kept(void)
 	area_expect_remapped(&zero);
 }
 
-/* No zero page is allowed here: one that is taken for zero splits the THP. */
-static void every_byte_judged(void)
+/* At threshold 0, a single page mistaken for zero splits the huge page. */
+static void every_byte_checked(void)
 {
 	struct area area = area_of_bits();
 	struct area one_zero = area_alloc(1, THP_PAGES - 1);
@@ -80,7 +80,7 @@ static void every_byte_judged(void)
 
 static const struct test tests[] = {
 	TEST("zero_remap.every_byte_kept", every_byte_kept),
-	TEST("shrinker.every_byte_judged", every_byte_judged),
+	TEST("shrinker.every_byte_judged", every_byte_checked),
 };
 
 int main(int argc, char **argv)

@@ -36,7 +36,7 @@ static void expect_none_isolated(void)
 	long isolated = 0;
 	int tries;
 
-	/* Reclaim elsewhere in the system isolates pages for moments. */
+	/* Reclaim elsewhere in the system isolates pages for short times. */
 	for (tries = 0; tries < 10; tries++) {
 		vmstat_refresh();
 		isolated = counter("nr_isolated_anon");
@@ -73,7 +73,7 @@ static int live_in_swap(const struct area *area)
 
 enum how { PAGEOUT, RECLAIM };
 
-/* Swap has room for the live pages: a slot for a zero one would be missing. */
+/* Swap has room for the live pages only: a zero page would take one's slot. */
 static void swap_out(struct area *area, char *start, size_t size, enum how how)
 {
 	long room = area_live_pages(area) + (how == RECLAIM ? OTHER_PAGES : 0);
@@ -85,7 +85,7 @@ static void swap_out(struct area *area, char *start, size_t size, enum how how)
 		expect(!madvise(start, size, MADV_PAGEOUT), "MADV_PAGEOUT: %s",
 		       strerror(errno));
 	} else {
-		/* EAGAIN only says that it has not all been reclaimed. */
+		/* EAGAIN only means that not all of it was reclaimed. */
 		snprintf(text, sizeof(text), "%zu", size);
 		cgroup_write("memory.reclaim", text);
 	}
@@ -111,7 +111,7 @@ static void swap_out_all(struct area *area, enum how how)
 	area_verify(area);
 }
 
-/* Too little swap for it as a whole: split because that fails. */
+/* Swap is too small for the whole huge page, so it is split. */
 static void whole(long how)
 {
 	struct area area = area_alloc(THPS, LIVE_PAGES);
@@ -120,7 +120,7 @@ static void whole(long how)
 	swap_out_all(&area, how);
 }
 
-/* Mapped by PTEs: split before swap is looked for. */
+/* Mapped by PTEs: split before swap is allocated. */
 static void pte_mapped(long how)
 {
 	struct area area = area_alloc(THPS, LIVE_PAGES);
@@ -131,7 +131,7 @@ static void pte_mapped(long how)
 		area_drop_page(&area, thp * THP_PAGES + 5);
 	swap_out_all(&area, how);
 	expect(!cgroup_event("memory.swap.events", "fail"),
-	       "a page that is not live asked for swap");
+	       "swap was requested for a page that is not live");
 }
 
 /* MADV_PAGEOUT of a part splits first, with nothing isolated yet. */
@@ -180,7 +180,7 @@ static void fork_shared(void)
 	need_swap();
 	expect(!pipe(shared.reclaimed), "pipe: %s", strerror(errno));
 	child = helper_start(other_sharer, &shared);
-	/* Reclaim spares what several processes have used of late. */
+	/* Reclaim spares what several processes have used recently. */
 	for (tries = 0; any_whole(area) && tries < 10; tries++)
 		swap_out(area, area->base, area_size(area), RECLAIM);
 	expect(live_in_swap(area), "nothing was reclaimed");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A huge page of which each mapping has other parts, in ranges that begin and
- * end anywhere: after a split, each part is what it should be for its range.
+ * A huge page with different mappings, whose ranges start and end anywhere:
+ * after a split, each part is in the state that its range requires.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -112,7 +112,7 @@ static void move(struct pages *pages, int first, int count, char *target)
 		pages->at[first + i] = target + i * PAGE_SIZE;
 }
 
-/* So many pages before the end of a page table, with room behind it as well. */
+/* That many pages before the end of a page table, with room behind it too. */
 static char *before_boundary(int count)
 {
 	struct area room = area_map(3);
@@ -144,7 +144,7 @@ static void many_ranges(void)
 	expect_pages(&pages);
 }
 
-/* Nothing of it lies where a huge page can be. */
+/* No part of the range is aligned like a huge page. */
 static void straddling_range(long before)
 {
 	struct area area = area_alloc(1, LIVE_PAGES);
@@ -185,14 +185,14 @@ static pid_t other_start(struct shared *shared)
 	expect(!pipe(shared->to_child) && !pipe(shared->to_parent),
 	       "pipe: %s", strerror(errno));
 	child = helper_start(other_process, shared);
-	/* A child that fails is to be noticed as a closed pipe. */
+	/* A child that fails is noticed as a closed pipe. */
 	close(shared->to_parent[1]);
 	hear(shared->to_parent[0]);
 	expect(is_compound(shared->area.base), "split already");
 	return child;
 }
 
-/* What is left of it for both, and how many pages neither of them has kept. */
+/* Splits; checks the pages of both, and how many pages neither has kept. */
 static void expect_both(struct shared *shared, pid_t child, long want)
 {
 	long before = counter(DROPPED), dropped;
@@ -206,7 +206,7 @@ static void expect_both(struct shared *shared, pid_t child, long want)
 	helper_join(child);
 }
 
-/* What one process keeps, the other one loses all the same. */
+/* A page that one process keeps is still given back in the other. */
 static void fork_shared_unlike(void)
 {
 	struct shared shared = {
@@ -230,9 +230,9 @@ static void unlocked(struct pages *pages)
 }
 
 /*
- * The same if the one that keeps them is the first to get them back. It is the
- * parent here, whose ranges are older than those of the child and begin where
- * they do: a child does not inherit the lock.
+ * The same, but the process that keeps them is the first to be remapped. That
+ * is the parent: its ranges are older than the child's and start where they do.
+ * A child does not inherit the lock.
  */
 static void fork_shared_kept_first(void)
 {

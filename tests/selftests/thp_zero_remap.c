@@ -18,7 +18,7 @@ static void split(const struct area *area)
 	split_range(getpid(), area->base, area_size(area));
 }
 
-/* The live byte of each live page sits where arg says. */
+/* `how` says where the live byte of each live page is. */
 static void content_kept(long how)
 {
 	struct area area = area_map(2);
@@ -193,7 +193,7 @@ static void share_child(void *arg)
 		area_expect_remapped(area);
 	area_verify(area);
 	tell(shared->to_parent[1]);
-	/* The parent writes now: it is not to be seen here. */
+	/* The parent writes now, which must not show here. */
 	hear(shared->to_child[0]);
 	area_verify(area);
 }
@@ -210,7 +210,7 @@ static void fork_shared(long locked)
 	expect(!pipe(shared.to_child) && !pipe(shared.to_parent), "pipe: %s",
 	       strerror(errno));
 	child = helper_start(share_child, &shared);
-	/* A child that fails is to be noticed as a closed pipe. */
+	/* A child that fails is noticed as a closed pipe. */
 	close(shared.to_parent[1]);
 	hear(shared.to_parent[0]);
 	split(area);

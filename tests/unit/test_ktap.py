@@ -1,4 +1,4 @@
-"""The KTAP reader: each case is a directory with an output, the verdicts it holds, and the problems it must raise."""
+"""The KTAP reader: each case is a file with an output, the verdicts in it, and the problems it must raise."""
 
 from __future__ import annotations
 
@@ -11,19 +11,26 @@ from tools.thp_validate.ktap import parse
 CASES = Path(__file__).resolve().parent / "ktap"
 
 
-@pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
+def read(case: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the lines of the output, of the verdicts and of the problems; of a problem, a part is enough."""
+    lines = (CASES / f"{case}.txt").read_text().splitlines()
+    verdicts, problems = lines.index("=== verdicts"), lines.index("=== problems")
+    return lines[:verdicts], lines[verdicts + 1 : problems], lines[problems + 1 :]
+
+
+@pytest.mark.parametrize("case", sorted(path.stem for path in CASES.iterdir()))
 def test_case(case: str) -> None:
-    report = parse((CASES / case / "output.txt").read_text().splitlines())
-    verdicts = [f"{leaf.verdict} {leaf.name} ({leaf.reason})".replace(" ()", "") for leaf in report.leaves()]
-    assert verdicts == (CASES / case / "verdicts.txt").read_text().splitlines()
-    wanted = (CASES / case / "problems.txt").read_text().splitlines()
-    assert len(report.problems) == len(wanted), report.problems
-    for problem, fragment in zip(report.problems, wanted):
+    output, verdicts, problems = read(case)
+    report = parse(output)
+    found = [f"{leaf.verdict} {leaf.name} ({leaf.reason})".replace(" ()", "") for leaf in report.leaves()]
+    assert found == verdicts
+    assert len(report.problems) == len(problems), report.problems
+    for problem, fragment in zip(report.problems, problems):
         assert fragment in problem
 
 
 def test_every_prefix_of_a_good_output_is_a_problem() -> None:
-    lines = (CASES / "nested-kselftest" / "output.txt").read_text().splitlines()
+    lines, _, _ = read("nested-kselftest")
     assert not parse(lines).problems
     for end in range(len(lines)):
         assert parse(lines[:end]).problems, f"cut after {end} lines"
