@@ -78,7 +78,7 @@ def claims(patches: Sequence[Path], commits: Sequence[str]) -> list[Claim]:
 
 def take_away(tree: series.Tree, claim: Claim) -> str:
     """Take one patch out of the whole series; say how it was done."""
-    undo = claim.patch.parent / "undo" / f"{claim.number:04}.patch"
+    undo = claim.patch.parent / "undo" / f"{claim.patch.stem}.patch"
     try:
         if undo.exists():
             tree.git("apply", str(undo), where=SOURCE)

@@ -85,7 +85,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> series.Tree:
 
 def claim(tmp_path: Path, tree: series.Tree, number: int) -> Claim:
     commit = tree.git("rev-parse", f"HEAD~{2 - number}")
-    return Claim(number, tmp_path / f"{number:04}-x.patch", commit, ("a.one",), "")
+    return Claim(number, tmp_path / ("first.patch", "second.patch")[number - 1], commit, ("a.one",), "")
 
 
 def test_the_last_patch_reverts(tmp_path: Path, tree: series.Tree) -> None:
@@ -94,26 +94,26 @@ def test_the_last_patch_reverts(tmp_path: Path, tree: series.Tree) -> None:
 
 
 def test_what_does_not_revert_needs_an_undo_patch(tmp_path: Path, tree: series.Tree) -> None:
-    with pytest.raises(UserError, match=r"later patches build on 0001-x.patch.*write .*undo/0001.patch"):
+    with pytest.raises(UserError, match=r"later patches build on first.patch.*write .*undo/first.patch"):
         mutation.take_away(tree, claim(tmp_path, tree, 1))
 
 
 def test_an_undo_patch_goes_first_and_must_fit(tmp_path: Path, tree: series.Tree) -> None:
-    undo = tmp_path / "undo" / "0001.patch"
+    undo = tmp_path / "undo" / "first.patch"
     undo.parent.mkdir()
     lines = ["--- a/file", "+++ b/file", "@@ -1,2 +1,2 @@", " a", "-b and c", "+c"]
     undo.write_text("Without it.\n\n" + "\n".join(lines) + "\n")
-    assert mutation.take_away(tree, claim(tmp_path, tree, 1)) == "0001.patch"
+    assert mutation.take_away(tree, claim(tmp_path, tree, 1)) == "first.patch"
     assert (tree.folder / "file").read_text() == "a\nc\n"
-    with pytest.raises(UserError, match=r"0001.patch does not apply .*mend"):
+    with pytest.raises(UserError, match=r"first.patch does not apply .*mend"):
         mutation.take_away(tree, claim(tmp_path, tree, 1))
 
 
 def test_every_undo_patch_fits_its_series() -> None:
     for folder in (mutation.ROOT / "patches").glob("*/undo"):
-        numbers = {int(path.stem) for path in folder.glob("*.patch")}
-        assert numbers <= set(range(1, len(series.Series(folder.parent).patches()) + 1))
+        subjects = {path.name: series.subject(path) for path in series.Series(folder.parent).patches()}
         for path in folder.glob("*.patch"):
+            assert path.read_text().startswith(f'Without "{subjects[path.name]}":\n')
             tree = mutation.BUILD / "tree" / folder.parent.name
             done = subprocess.run(["git", "apply", "--check", str(path)], cwd=tree, capture_output=True, text=True)
             assert done.returncode == 0, f"{path}: {done.stderr}"

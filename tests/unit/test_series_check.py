@@ -29,7 +29,7 @@ def variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Variant:
 
 
 def goals(variant: Variant, *changed: str, last: bool = False) -> list[str]:
-    return Prefix("0001.patch", "c0", "t0", changed, last).goals(variant, EVERYWHERE)
+    return Prefix("toy", "c0", "t0", changed, last).goals(variant, EVERYWHERE)
 
 
 def test_a_file_is_compiled_alone(variant: Variant) -> None:
@@ -62,7 +62,7 @@ def test_after_the_last_patch_whole_folders_are_compiled(variant: Variant) -> No
 
 
 def test_a_stamp_ends_with_what_it_was_made_for(variant: Variant) -> None:
-    one = Prefix("0001.patch", "c0", "t0", ("mm/vmscan.c",), False)
-    same = Prefix("0001.patch", "other commit", "t0", ("mm/vmscan.c",), False)
-    other = Prefix("0001.patch", "c0", "t1", ("mm/vmscan.c",), False)
+    one = Prefix("toy", "c0", "t0", ("mm/vmscan.c",), False)
+    same = Prefix("toy", "other commit", "t0", ("mm/vmscan.c",), False)
+    other = Prefix("toy", "c0", "t1", ("mm/vmscan.c",), False)
     assert one.stamp(variant) == same.stamp(variant) != other.stamp(variant)
