@@ -95,7 +95,7 @@ def command() -> None:
     wrong = check(patches, pitfall_ids(PITFALLS), test_names(REQUIRED))
     if wrong:
         raise UserError(
-            "the headers break the rules:\n" + "\n".join(wrong) + "\n", "mend them; patches/README.md has the rules"
+            "the headers break the rules:\n" + "\n".join(wrong) + "\n", "fix them; patches/README.md has the rules"
         )
     say(f"headers: {len(patches)} patches keep the rules")
 

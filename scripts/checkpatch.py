@@ -18,7 +18,7 @@ def ignored() -> list[str]:
 
 
 def check(tree: Path, patch: Path) -> str:
-    """Return what checkpatch says about a patch; nothing if it is clean."""
+    """Return checkpatch's output about a patch; it is empty if the patch is clean."""
     command = ["./scripts/checkpatch.pl", "--strict", "--quiet", "--no-summary", "--color=never", "--show-types"]
     done = subprocess.run(
         [*command, f"--ignore={','.join(ignored())}", str(patch.resolve())],
@@ -27,19 +27,19 @@ def check(tree: Path, patch: Path) -> str:
         text=True,
         check=False,
     )
-    said = (done.stdout + done.stderr).strip()
-    return "\n\n".join(remark for remark in said.split("\n\n") if TRACE_HEADER not in remark)
+    output = (done.stdout + done.stderr).strip()
+    return "\n\n".join(remark for remark in output.split("\n\n") if TRACE_HEADER not in remark)
 
 
 def command() -> None:
     patches, tree = series.place(lock.used())
     if not tree.exists:
         raise UserError(f"there is no tree at {tree.folder}", "run `make tree` first")
-    said = {patch.name: check(tree.folder, patch) for patch in patches.patches()}
-    wrong = "\n".join(f"{name}:\n{text}" for name, text in said.items() if text)
+    output = {patch.name: check(tree.folder, patch) for patch in patches.patches()}
+    wrong = "\n".join(f"{name}:\n{text}" for name, text in output.items() if text)
     if wrong:
-        raise UserError(f"checkpatch complains:\n{wrong}\n", "mend the patches")
-    say(f"checkpatch: {len(said)} patches are clean")
+        raise UserError(f"checkpatch complains:\n{wrong}\n", "fix the patches")
+    say(f"checkpatch: {len(output)} patches are clean")
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import os
 import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 from scripts import lock
@@ -25,6 +27,9 @@ FORMAT = (
     *("--full-index", "--no-renames", "--diff-algorithm=myers", "--unified=3", "--inter-hunk-context=0"),
     *("--stat=80", "--summary", "--src-prefix=a/", "--dst-prefix=b/", "--no-ext-diff", "--no-textconv", "--no-color"),
 )
+# `mm/huge_memory: `, `mm, oom: `, `KVM: arm64: `.
+SUBSYSTEM = re.compile(r"^(?:[\w./-]+(?:, [\w./-]+)*: )+")
+SLUG_LIMIT = 50
 BASE_DATE = "2000-01-01T00:00:00+00:00"
 AM = ("am", "--quiet", "--keep-non-patch", "--no-3way", "--committer-date-is-author-date")
 
@@ -46,7 +51,7 @@ class Series:
         stray = {path.name for path in self.folder.glob("*.patch")} ^ set(names)
         if stray or len(set(names)) != len(names):
             wrong = sorted(stray) or sorted({name for name in names if names.count(name) > 1})
-            raise UserError(f"{self.list} and the files beside it differ in {', '.join(wrong)}", "mend the list")
+            raise UserError(f"{self.list} and the files beside it differ in {', '.join(wrong)}", "fix the list")
         return paths
 
     def digest(self) -> str:
@@ -55,18 +60,37 @@ class Series:
             total.update(f"{path.name}\n".encode() + path.read_bytes())
         return total.hexdigest()
 
-    def replace(self, made: Path) -> None:
-        """Take over freshly written patches, keep the comment the list opens with."""
-        new = {path.name: path.read_bytes() for path in sorted(made.glob("*.patch"))}
-        for path in self.folder.glob("*.patch"):
+    def replace(self, made: Path) -> list[str]:
+        """Take over freshly written patches and return a line for each file that came or went.
+
+        A patch keeps the file name of the one with its subject, so inserting one renames no other.
+        """
+        names: dict[str, list[str]] = {}
+        for path in self.patches():
+            names.setdefault(subject(path), []).append(path.name)
+        fresh = sorted(made.glob("*.patch"))
+        kept = [names[title].pop(0) if names.get(title) else "" for title in map(subject, fresh)]
+        changes: list[str] = []
+        new: dict[str, bytes] = {}
+        for path, name in zip(fresh, kept):
+            if not name:
+                name = unused(slug(subject(path)), {*kept, *new})
+                changes.append(f"{name} is new: {subject(path)}")
+            new[name] = path.read_bytes()
+        for path in sorted(self.folder.glob("*.patch")):
             if path.name not in new:
+                title = subject(path)
                 path.unlink()
+                changes.append(f"{path.name} was removed, no commit has its subject: {title}")
+                if (self.folder / "undo" / path.name).exists():
+                    changes.append(f"undo/{path.name} belongs to no patch now: rename it or delete it")
         for name, content in new.items():
             path = self.folder / name
             if not path.exists() or path.read_bytes() != content:
                 path.write_bytes(content)
         head = [line for line in self.lines() if line.startswith("#")]
         self.list.write_text("".join(f"{line}\n" for line in [*head, *new]))
+        return changes
 
 
 class Tree:
@@ -96,7 +120,7 @@ class Tree:
         return (self.folder / ".git").is_dir()
 
     def note(self, name: str, text: str | None = None) -> str:
-        """Remember a word about the tree inside it, or read it back."""
+        """Store a note about the tree inside it, or read it back."""
         path = self.folder / ".git" / f"kernel-thp-{name}"
         if text is not None:
             path.write_text(text)
@@ -207,7 +231,9 @@ def write_back(series: Series, tree: Tree) -> None:
         )
     with tempfile.TemporaryDirectory(dir=series.folder, prefix=".refresh-") as made:
         tree.git(*FORMAT, f"--output-directory={made}", "base..HEAD")
-        series.replace(Path(made))
+        changes = series.replace(Path(made))
+    for change in changes:
+        say(f"refresh: {change}")
     tree.settle(series)
 
 
@@ -222,8 +248,21 @@ def subject(patch: Path) -> str:
     return re.sub(r"\s+", " ", found[1]) if found else patch.stem
 
 
+def slug(title: str) -> str:
+    """Make a file name from a subject: its words without the subsystem, as many as fit."""
+    words = re.findall(r"[a-z0-9]+", SUBSYSTEM.sub("", title).lower())
+    name = "-".join(words)[: SLUG_LIMIT + 1]
+    return (name.rpartition("-")[0] or name[:SLUG_LIMIT] if len(name) > SLUG_LIMIT else name) or "patch"
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """Return the name of a patch file that no other has."""
+    tries = (f"{name}-{number}" if number > 1 else name for number in itertools.count(1))
+    return next(f"{attempt}.patch" for attempt in tries if f"{attempt}.patch" not in taken)
+
+
 def spec_lines(series: Series) -> str:
-    """Return the Patch lines of the spec, each under its reason."""
+    """Return the Patch lines of the spec, each under its subject. Their numbers are rpm's tags and name no patch."""
     return "".join(
         f"# {subject(patch)}\nPatch{number}:{' ' * (10 - len(str(number)))}{patch.name}\n"
         for number, patch in enumerate(series.patches(), 1)

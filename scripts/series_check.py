@@ -1,23 +1,24 @@
 """Compile every prefix of the series for each variant of the kernel; a warning is an error.
 
 A patch is compiled as far as it reaches: the files it changes and, when it changes a header, all files that the series
-changes. After the last one everything in their directories is compiled. This proves that each patch builds at its
-place, the package build proves that the whole does. What has compiled once is not compiled again, until a patch
-before it changes.
+changes. After the last one everything in their directories is compiled. This shows that each patch builds at its
+place; the package build shows that the whole does. What has compiled once is not compiled again, until a patch
+before it changes. --changed leaves out patches that are recorded in patches/<base>/tested.json as they are.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from scripts import kconfig, lock, series
+from scripts import kconfig, lock, series, tested
 from scripts.console import BUILD, ROOT, UserError, main, run_logged, say, step
 
 WORK = BUILD / "series-check"
@@ -55,8 +56,8 @@ class Variant:
 
     def run(self, goals: list[str], what: str) -> None:
         log = BUILD / "logs" / f"series-check-{self.name}.log"
-        todo = "mend the patch in build/tree, then `make refresh`"
-        run_logged([*self.make, *goals], log, f"{what} with {self.name}", todo)
+        hint = "fix the patch in build/tree, then `make refresh`"
+        run_logged([*self.make, *goals], log, f"{what} with {self.name}", hint)
 
     def configure(self) -> None:
         """Make the configuration from its base; stop if Kconfig grants less than the fragment asks for."""
@@ -72,7 +73,7 @@ class Variant:
         for option, value in kconfig.parse(self.fragment).items():
             if have.get(option, "n") != value:
                 fragment = FRAGMENTS / f"{self.name}.config"
-                raise UserError(f"{fragment} asks for {option}={value}, Kconfig does not grant it", "mend the fragment")
+                raise UserError(f"{fragment} asks for {option}={value}, Kconfig does not grant it", "fix the fragment")
 
     def config(self) -> dict[str, str]:
         return kconfig.parse((self.out / ".config").read_text())
@@ -102,7 +103,7 @@ def concerns(name: str, arch: str) -> bool:
 class Prefix:
     """The series up to and including one patch."""
 
-    patch: str
+    slug: str
     commit: str
     tree: str
     changed: tuple[str, ...]
@@ -128,7 +129,7 @@ def prefixes(tree: series.Tree, patches: list[Path]) -> list[Prefix]:
     commits = tree.git("rev-list", "--reverse", "base..HEAD").splitlines()
     return [
         Prefix(
-            patch.name,
+            patch.stem,
             commit,
             tree.git("rev-parse", f"{commit}^{{tree}}"),
             tuple(tree.git("diff", "--name-only", f"{commit}~", commit).splitlines()),
@@ -143,29 +144,67 @@ def compile_prefix(prefix: Prefix, variant: Variant, everywhere: list[str]) -> N
         variant.configure()
     goals = prefix.goals(variant, everywhere)
     if goals:
-        variant.run(goals, prefix.patch)
+        variant.run(goals, prefix.slug)
     stamp = prefix.stamp(variant)
     stamp.parent.mkdir(exist_ok=True)
     stamp.touch()
 
 
+def keys(patches: Sequence[Path]) -> dict[str, str]:
+    """Name what the outcome of each patch depends on: its diff, and those before it that touch the same files."""
+    found = {}
+    for number, patch in enumerate(patches):
+        mine = tested.files(patch)
+        before = [tested.diff(other) for other in patches[:number] if mine & tested.files(other)]
+        found[patch.stem] = tested.key(*before, tested.diff(patch))
+    return found
+
+
+def chosen(names: str) -> list[Variant]:
+    wanted = [name for name in names.split(",") if name]
+    known = [variant.name for variant in VARIANTS]
+    wrong = tested.unknown(wanted, known)
+    if wrong:
+        raise UserError(f"there is no variant {wrong}", f"use some of {','.join(known)}")
+    return [variant for variant in VARIANTS if not wanted or variant.name in wanted]
+
+
 def command() -> None:
-    for variant in VARIANTS:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--variant", default="", help="names of variants with commas between them; all by default")
+    parser.add_argument(
+        "--changed", action="store_true", help="only patches that have changed since they were recorded"
+    )
+    parser.add_argument("--record", action="store_true", help="record the patches that pass, for --changed")
+    arguments = parser.parse_args()
+    variants = chosen(arguments.variant)
+    if arguments.record and len(variants) < len(VARIANTS):
+        raise UserError("a patch is recorded when it compiles with every variant", "leave out --variant")
+    patches, tree = series.place(lock.used())
+    current = keys(patches.patches())
+    record = tested.Record(patches.folder, "series-check")
+    slugs = record.changed(current) if arguments.changed else list(current)
+    if not slugs:
+        return
+    for variant in variants:
         if not shutil.which(variant.compiler):
             raise UserError(f"there is no {variant.compiler}, which {variant.name} is compiled with", "run `make deps`")
-    patches, tree = series.place(lock.used())
     everywhere = tree.git("diff", "--name-only", "base", "HEAD", "--", "*.c").splitlines()
-    todo = [(prefix, variant) for prefix in prefixes(tree, patches.patches()) for variant in VARIANTS]
-    left = [(prefix, variant) for prefix, variant in todo if not prefix.stamp(variant).exists()]
-    say(f"series-check: {len(left)} of {len(todo)} combinations of prefix and variant are to be compiled")
+    wanted = [prefix for prefix in prefixes(tree, patches.patches()) if prefix.slug in slugs]
+    pairs = [(prefix, variant) for prefix in wanted for variant in variants]
+    left = [(prefix, variant) for prefix, variant in pairs if not prefix.stamp(variant).exists()]
+    say(f"series-check: {len(left)} of {len(pairs)} combinations of prefix and variant are to be compiled")
     at = ""
     for prefix, variant in left:
         if prefix.commit != at:
             tree.worktree(SOURCE, prefix.commit)
             at = prefix.commit
-        with step(f"{prefix.patch} with {variant.name}"):
+        with step(f"{prefix.slug} with {variant.name}"):
             compile_prefix(prefix, variant, everywhere)
-    say(f"series-check: every prefix compiles with {', '.join(variant.name for variant in VARIANTS)}")
+    if arguments.record:
+        record.write(current)
+    what = f"{len(wanted)} of {len(current)} prefixes compile"
+    say(f"series-check: {what} with {', '.join(variant.name for variant in variants)}")
 
 
 if __name__ == "__main__":

@@ -55,11 +55,11 @@ def test_other_good_upstream_passes(value: str) -> None:
 
 @pytest.mark.parametrize("name", BREACHES)
 def test_breach_is_found(name: str) -> None:
-    old, new, said = BREACHES[name]
+    old, new, message = BREACHES[name]
     assert old in GOOD
     found = check_headers.problems(GOOD.replace(old, new, 1), PITFALLS, TESTS)
     assert len(found) == 1
-    assert said in found[0]
+    assert message in found[0]
 
 
 def test_series_keeps_the_rules() -> None:

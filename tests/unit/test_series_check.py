@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts import series_check
+from scripts.console import UserError
 from scripts.series_check import Prefix, Variant
 
 EVERYWHERE = ["mm/huge_memory.c", "mm/vmscan.c", "arch/arm64/kvm/mmu.c"]
@@ -29,7 +30,7 @@ def variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Variant:
 
 
 def goals(variant: Variant, *changed: str, last: bool = False) -> list[str]:
-    return Prefix("0001.patch", "c0", "t0", changed, last).goals(variant, EVERYWHERE)
+    return Prefix("toy", "c0", "t0", changed, last).goals(variant, EVERYWHERE)
 
 
 def test_a_file_is_compiled_alone(variant: Variant) -> None:
@@ -62,7 +63,41 @@ def test_after_the_last_patch_whole_folders_are_compiled(variant: Variant) -> No
 
 
 def test_a_stamp_ends_with_what_it_was_made_for(variant: Variant) -> None:
-    one = Prefix("0001.patch", "c0", "t0", ("mm/vmscan.c",), False)
-    same = Prefix("0001.patch", "other commit", "t0", ("mm/vmscan.c",), False)
-    other = Prefix("0001.patch", "c0", "t1", ("mm/vmscan.c",), False)
+    one = Prefix("toy", "c0", "t0", ("mm/vmscan.c",), False)
+    same = Prefix("toy", "other commit", "t0", ("mm/vmscan.c",), False)
+    other = Prefix("toy", "c0", "t1", ("mm/vmscan.c",), False)
     assert one.stamp(variant) == same.stamp(variant) != other.stamp(variant)
+
+
+def write(folder: Path, slug: str, *names: str, line: str = "x") -> Path:
+    path = folder / f"{slug}.patch"
+    diffs = "".join(
+        f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n+{line}\n" for name in names
+    )
+    path.write_text(f"Subject: mm: {slug}\n\nWhy.\n---\n\n{diffs}")
+    return path
+
+
+def test_a_key_covers_earlier_patches_of_the_same_files(tmp_path: Path) -> None:
+    one = write(tmp_path, "one", "mm/vmscan.c", "mm/ksm.c")
+    two = write(tmp_path, "two", "mm/rmap.c")
+    three = write(tmp_path, "three", "mm/rmap.c", "mm/ksm.c")
+    before = series_check.keys([one, two, three])
+    write(tmp_path, "two", "mm/rmap.c", line="y")
+    after = series_check.keys([one, two, three])
+    assert {slug for slug in before if before[slug] != after[slug]} == {"two", "three"}
+
+
+def test_an_inserted_patch_of_other_files_and_a_new_text_change_no_key(tmp_path: Path) -> None:
+    one, two = write(tmp_path, "one", "mm/vmscan.c"), write(tmp_path, "two", "mm/vmscan.c")
+    before = series_check.keys([one, two])
+    one.write_text(one.read_text().replace("Why.", "Why, in other words."))
+    after = series_check.keys([one, write(tmp_path, "new", "mm/ksm.c"), two])
+    assert {slug: after[slug] for slug in before} == before
+
+
+def test_variants_are_chosen_by_name() -> None:
+    assert [variant.name for variant in series_check.chosen("memcg-off,thp-off")] == ["thp-off", "memcg-off"]
+    assert series_check.chosen("") == list(series_check.VARIANTS)
+    with pytest.raises(UserError, match=r"no variant thp.*thp-on,thp-off,memcg-off,i386,arm64"):
+        series_check.chosen("thp")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from scripts import lock, series
 from scripts.console import UserError
 from scripts.lock import Source
 
+RARE = "rare-take-out-a-line-whose-subject-is-so-long-that.patch"
 LINES = "".join(f"line {number}\n" for number in range(1, 31))
 
 
@@ -39,8 +43,8 @@ class Toy:
     def refresh(self) -> None:
         series.write_back(self.series, self.tree)
 
-    def commit(self, old: str, new: str, message: str) -> None:
-        file = self.tree.folder / "a.c"
+    def commit(self, old: str, new: str, message: str, name: str = "a.c") -> None:
+        file = self.tree.folder / name
         file.write_text(file.read_text().replace(old, new))
         self.tree.git("commit", "--quiet", "--all", "--message", message, "--date=2026-01-02T03:04:05+0100")
 
@@ -79,7 +83,7 @@ def test_round_trip_is_exact(toy: Toy) -> None:
     assert toy.tree.git("log", everything) == commits
     toy.refresh()
     assert toy.content() == before
-    assert len(toy.series.patches()) == 2
+    assert [path.name for path in toy.series.patches()] == ["change-five.patch", RARE]
 
 
 def test_users_git_settings_change_nothing(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +157,7 @@ def test_list_and_files_must_agree(toy: Toy, break_it: str) -> None:
     toy.refresh()
     first = toy.series.patches()[0].name
     if break_it == "stray":
-        (toy.series.folder / "0009-stray.patch").write_text("")
+        (toy.series.folder / "stray.patch").write_text("")
     elif break_it == "missing":
         (toy.series.folder / first).unlink()
     else:
@@ -162,11 +166,110 @@ def test_list_and_files_must_agree(toy: Toy, break_it: str) -> None:
         toy.series.patches()
 
 
+@contextmanager
+def before_last(toy: Toy) -> Iterator[None]:
+    """Take the last commit off, and put it back afterwards."""
+    last = toy.tree.head()
+    toy.tree.git("reset", "--quiet", "--hard", "HEAD~")
+    yield
+    toy.tree.git("cherry-pick", last)
+
+
+def test_an_inserted_patch_changes_no_other_file(toy: Toy, capsys: pytest.CaptureFixture[str]) -> None:
+    two_commits(toy)
+    toy.refresh()
+    before = toy.content()
+    capsys.readouterr()
+    with before_last(toy):
+        toy.commit("all:\n", "all: a.o\n", "mm: build a.o", "Makefile")
+    toy.refresh()
+    after = toy.content()
+    assert [path.name for path in toy.series.patches()] == ["change-five.patch", "build-a-o.patch", RARE]
+    assert after == {**before, **{name: after[name] for name in ("build-a-o.patch", "series")}}
+    assert "build-a-o.patch is new: mm: build a.o" in capsys.readouterr().out
+
+
+def test_a_patch_inserted_in_the_same_file_renames_no_other(toy: Toy) -> None:
+    """git names the content that a patch is made for in its `index` lines, so these follow."""
+    two_commits(toy)
+    toy.refresh()
+    before = toy.content()
+    with before_last(toy):
+        toy.commit("line 15\n", "line fifteen\n", "mm: change fifteen")
+    toy.refresh()
+    after = toy.content()
+    assert [path.name for path in toy.series.patches()] == ["change-five.patch", "change-fifteen.patch", RARE]
+    assert after["change-five.patch"] == before["change-five.patch"]
+    assert re.sub(rb"(?m)^index .*", b"", after[RARE]) == re.sub(rb"(?m)^index .*", b"", before[RARE])
+
+
+def test_a_chosen_name_is_kept(toy: Toy) -> None:
+    two_commits(toy)
+    toy.refresh()
+    (toy.series.folder / RARE).rename(toy.series.folder / "rare.patch")
+    toy.series.list.write_text(toy.series.list.read_text().replace(RARE, "rare.patch"))
+    toy.build()
+    with before_last(toy):
+        toy.commit("line 15\n", "line fifteen\n", "mm: change fifteen")
+    toy.refresh()
+    names = ["change-five.patch", "change-fifteen.patch", "rare.patch"]
+    assert [path.name for path in toy.series.patches()] == names
+
+
+def test_a_reworded_subject_gets_a_new_file_and_says_so(toy: Toy, capsys: pytest.CaptureFixture[str]) -> None:
+    two_commits(toy)
+    toy.refresh()
+    (toy.series.folder / "undo").mkdir()
+    (toy.series.folder / "undo" / "change-five.patch").touch()
+    with before_last(toy):
+        toy.tree.git("commit", "--quiet", "--amend", "--message=mm: spell five")
+    toy.refresh()
+    assert [path.name for path in toy.series.patches()] == ["spell-five.patch", RARE]
+    printed = capsys.readouterr().out
+    assert "spell-five.patch is new: mm: spell five" in printed
+    assert "change-five.patch was removed, no commit has its subject: mm: change five" in printed
+    assert "undo/change-five.patch belongs to no patch now" in printed
+
+
+def test_a_dropped_commit_takes_its_file_along(toy: Toy) -> None:
+    two_commits(toy)
+    toy.refresh()
+    toy.tree.git("reset", "--quiet", "--hard", "HEAD~")
+    toy.refresh()
+    assert {path.name for path in toy.series.folder.iterdir()} == {"change-five.patch", "series"}
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("mm/huge_memory: split underused THPs", "split-underused-thps"),
+        ("KVM: arm64: do not flag the zeropage", "do-not-flag-the-zeropage"),
+        ("mm, oom: wait", "wait"),
+        (f"mm: {'x' * 60}", "x" * 50),
+        (f"mm: {'x' * 50} y", "x" * 50),
+        (f"mm: a {'x' * 50}", "a"),
+        ("mm: \u00fc", "patch"),
+    ],
+)
+def test_a_subject_makes_a_name(title: str, name: str) -> None:
+    assert series.slug(title) == name
+
+
+def test_equal_subjects_get_unlike_names(toy: Toy) -> None:
+    toy.commit("line 5\n", "line five\n", "mm: spell")
+    toy.commit("line 25\n", "line twenty-five\n", "mm: spell")
+    toy.refresh()
+    assert [path.name for path in toy.series.patches()] == ["spell.patch", "spell-2.patch"]
+    before = toy.content()
+    toy.refresh()
+    assert toy.content() == before
+
+
 def test_the_real_series_comes_back_byte_for_byte(tmp_path: Path) -> None:
     patches, tree = series.place(lock.used())
     tree.git(*series.FORMAT, f"--output-directory={tmp_path}", "base..HEAD")
-    made = {path.name: path.read_bytes() for path in tmp_path.glob("*.patch")}
-    assert made == {path.name: path.read_bytes() for path in patches.patches()}
+    made = [path.read_bytes() for path in sorted(tmp_path.glob("*.patch"))]
+    assert made == [path.read_bytes() for path in patches.patches()]
 
 
 def test_spec_lists_the_series() -> None:
