@@ -27,8 +27,8 @@ from scripts.console import BUILD, ROOT, UserError, main, say
 from scripts.flavours import CLOUD, Flavour
 from tests.kernel import leaks
 from tests.kernel.results import Results, Step
-from tools.thp_validate.judge import Required, judge, parse_required, reasons
 from tools.thp_validate.ktap import Report, parse
+from tools.thp_validate.outcomes import Required, evaluate, parse_required, reasons
 
 REQUIRED = ROOT / "tests" / "selftests" / "required.txt"
 REQUIRED_DEBUG = ROOT / "tests" / "selftests" / "required-debug.txt"
@@ -144,7 +144,7 @@ class Gate:
                 with self.step(f"thp:thp_churn, {churn_seconds()} s"):
                     reports["thp:thp_churn"] = self.churn()
         finally:
-            self.results.tests = judge(self.required, reports)
+            self.results.tests = evaluate(self.required, reports)
             self.results.reasons += reasons(self.results.tests, reports)
 
     def run_program(self, entry: str) -> Report:
@@ -252,7 +252,7 @@ def run(flavour: Flavour = CLOUD) -> Results:
     splats.allowed(leaks.ALLOWED)
     churn_seconds()
     disk = image.build()
-    results.tests = judge(wanted, {})
+    results.tests = evaluate(wanted, {})
     results.accelerator = accelerator()[1].split(",")[0]
     machine = Vm(disk, out / "vm", out.name, memory_mib=4096 if flavour.debug else 2048, nodes=2)
     with repo.served(flavour.repo) as url, machine as vm:

@@ -21,8 +21,8 @@ from lab.vm import Vm
 from scripts.console import BUILD, UserError, main, say
 from scripts.flavours import CLOUD
 from tests.kernel.gate import SELFTESTS
-from tools.thp_validate.judge import Outcome, Required, judge, reasons
 from tools.thp_validate.ktap import SKIP, Report, parse
+from tools.thp_validate.outcomes import Outcome, Required, evaluate, reasons
 
 LIST = Path(__file__).resolve().parent / "matrix.txt"
 OUT = BUILD / "matrix"
@@ -154,7 +154,7 @@ class Machine:
         for program in self.plan.programs:
             names = self.vm.run(f"cd {SELFTESTS}/thp && ./{program} --list").text.split()
             required += [Required(name, self.plan.may_skip(name, result.name)) for name in names]
-        result.tests = judge(required, reports)
+        result.tests = evaluate(required, reports)
         result.reasons += reasons(result.tests, reports)
         result.seconds = time.monotonic() - began
         result.ran = True

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.thp_validate import junit
-from tools.thp_validate.judge import Outcome
+from tools.thp_validate.outcomes import Outcome
 
 
 @dataclass

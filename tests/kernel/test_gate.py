@@ -9,7 +9,7 @@ import pytest
 from scripts.flavours import CLOUD
 from tests.kernel import gate
 from tests.kernel.results import Results
-from tools.thp_validate.judge import parse_required
+from tools.thp_validate.outcomes import parse_required
 
 REQUIRED = [want.name for want in parse_required(gate.REQUIRED.read_text(), gate.REQUIRED.name)]
 

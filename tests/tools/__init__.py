@@ -3,4 +3,4 @@
 import pytest
 
 # What these find is told in full, as for an assert in a test.
-pytest.register_assert_rewrite("tests.tools.asking")
+pytest.register_assert_rewrite("tests.tools.on_host")

@@ -13,7 +13,8 @@ import pytest
 from lab import snapshots
 from lab.host import Host
 from lab.vm import Vm
-from tests.tools.asking import (
+from scripts.flavours import CLOUD
+from tests.tools.on_host import (
     GROUP,
     SAID,
     SCHEMA,
@@ -32,15 +33,15 @@ SELFTESTS_TIMEOUT = 1200.0
 def test_fresh_kernel_lacks_its_settings_only(host: Vm) -> None:
     Host(host).install("thp-tools", "kernel-thp-selftests")
     found = ask(host)
-    assert found["kernel"]["variant"] == "kernel-thp"
-    assert found["kernel"]["nevra"].startswith("kernel-thp-core-")
+    assert found["kernel"]["flavour"] == CLOUD.name
+    assert found["kernel"]["nevra"].startswith(f"{CLOUD.core}-")
     assert found["kernel"]["key_known"] is True
     assert found["kernel"]["changed"] == []
     assert found["kernel"]["config_sha256"]
     assert found["kernel"]["series"]
     defaults = {"shrink_underused": 1, "underused_max_ptes_none": "khugepaged", "max_ptes_none": 511}
     assert defaults.items() <= found["thp"].items()
-    assert set(wrong(found)) <= {"shrinker-limit", "profile-active", "thp-enabled"}
+    assert set(wrong(found)) <= {"shrinker-threshold", "profile-active", "thp-enabled"}
     assert found["verdict"] == "degraded"
 
 
@@ -48,7 +49,7 @@ def test_profile_makes_it_supported(host: Vm) -> None:
     """The acceptance of the project on one host."""
     Host(host).install("tuned-profiles-thp")
     host.run("systemctl start tuned && tuned-adm profile thp-shrinker && tuned-adm verify")
-    assert any(reason["todo"] == "`systemctl enable tuned`" for reason in ask(host)["reasons"])
+    assert any(reason["hint"] == "`systemctl enable tuned`" for reason in ask(host)["reasons"])
     host.run("systemctl enable tuned")
     found = ask(host)
     assert found["reasons"] == []
@@ -58,11 +59,11 @@ def test_profile_makes_it_supported(host: Vm) -> None:
 
 
 def test_watching_sees_what_the_estimate_foretold(host: Vm) -> None:
-    """The estimate says what the limit in force gives back; then memory gets short, and the counters say the same."""
+    """The estimate predicts what the threshold in force reclaims; under memory pressure, the counters confirm it."""
     start_sparse(host)
     estimate = ask(host, "--estimate", "--cgroup", "/sparse")["estimate"]
     expect_exact(estimate)
-    foretold = next(limit for limit in estimate["total"]["limits"] if limit["in_force"])
+    foretold = next(threshold for threshold in estimate["total"]["thresholds"] if threshold["in_force"])
     reclaim = f"for i in $(seq 20); do echo 4M > {GROUP}/memory.reclaim; done"
     host.run(f"rm -f {SAID}; (until grep -q watch: {SAID}; do sleep 0.2; done; {reclaim}) > /dev/null 2>&1 &")
     watch = ask(host, "--watch", "15")["watch"]
@@ -75,7 +76,7 @@ def test_watching_sees_what_the_estimate_foretold(host: Vm) -> None:
 def test_another_user_is_told_what_is_out_of_reach(host: Vm) -> None:
     found = ask(host, prefix="setpriv --reuid=65534 --regid=65534 --clear-groups")
     assert not found["host"]["root"]
-    assert found["checks"]["kernel-variant"] == "ok"
+    assert found["checks"]["kernel-flavour"] == "ok"
     # System.map is for root only, so what rpm says of the files is not the whole truth.
     assert found["checks"]["kernel-files"] == "unseen"
     assert found["verdict"] == "degraded"
@@ -108,7 +109,7 @@ def test_sos_takes_the_verdict_along(host: Vm) -> None:
 
 
 @pytest.mark.parametrize(
-    ("breaks", "mends", "expected"),
+    ("breaks", "fixes", "expected"),
     [
         (
             f"echo madvise > {SYSFS}/enabled",
@@ -123,7 +124,7 @@ def test_sos_takes_the_verdict_along(host: Vm) -> None:
         (
             f"echo 511 > {SYSFS}/underused_max_ptes_none",
             f"echo 409 > {SYSFS}/underused_max_ptes_none",
-            {"shrinker-limit": "degraded", "profile-verified": "degraded"},
+            {"shrinker-threshold": "degraded", "profile-verified": "degraded"},
         ),
         ("tuned-adm profile thp-baseline", "tuned-adm profile thp-shrinker", {"profile-active": "degraded"}),
         ("systemctl stop tuned", "systemctl start tuned", {"profile-active": "degraded"}),
@@ -137,9 +138,9 @@ def test_sos_takes_the_verdict_along(host: Vm) -> None:
         ("echo 64 > /proc/sys/kernel/tainted", "true", {"kernel-taint": "degraded"}),
     ],
 )
-def test_what_is_broken_is_named(host: Vm, breaks: str, mends: str, expected: dict[str, str]) -> None:
+def test_what_is_broken_is_named(host: Vm, breaks: str, fixes: str, expected: dict[str, str]) -> None:
     host.run(breaks)
     found = ask(host)
-    host.run(mends)
+    host.run(fixes)
     assert expected.items() <= wrong(found).items()
     assert found["verdict"] == ("unsupported" if "unsupported" in expected.values() else "degraded")

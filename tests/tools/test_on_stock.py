@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lab.host import Host
 from lab.vm import Vm
-from tests.tools.asking import COUNT, ask, expect_exact, set_knob, start_sparse, stop_sparse, wrong
+from scripts.flavours import CLOUD
+from tests.tools.on_host import COUNT, ask, expect_exact, set_knob, start_sparse, stop_sparse, wrong
 
 
 def test_stock_kernel_is_unsupported_and_says_what_to_do(host: Vm) -> None:
@@ -12,8 +13,9 @@ def test_stock_kernel_is_unsupported_and_says_what_to_do(host: Vm) -> None:
     host.run("rpm -V thp-tools")
     found = ask(host)
     assert found["verdict"] == "unsupported"
-    assert wrong(found)["kernel-variant"] == wrong(found)["shrinker-switch"] == "unsupported"
-    assert any(reason["todo"] == "install kernel-thp and boot it" for reason in found["reasons"])
+    assert wrong(found)["kernel-flavour"] == wrong(found)["shrinker-switch"] == "unsupported"
+    hints = {reason["id"]: reason["hint"] for reason in found["reasons"]}
+    assert hints["kernel-flavour"].startswith(f"install {CLOUD.package} ")
 
 
 def test_estimate_on_the_stock_kernel_is_exact(host: Vm) -> None:

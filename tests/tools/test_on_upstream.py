@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab import snapshots
 from lab.host import Host
 from lab.vm import Vm
-from tests.tools.asking import ask, expect_exact, set_knob, start_sparse, stop_sparse, wrong
+from tests.tools.on_host import ask, expect_exact, set_knob, start_sparse, stop_sparse, wrong
 
 RECIPE = snapshots.UPSTREAM
 
@@ -14,17 +14,17 @@ def test_upstream_kernel_is_degraded_and_told_from_ours(host: Vm) -> None:
     Host(host).install("thp-tools")
     found = ask(host)
     assert found["verdict"] == "degraded"
-    assert found["kernel"]["variant"] == "other"
+    assert found["kernel"]["flavour"] == "other"
     assert found["thp"]["shrink_underused"] == 1
     assert found["thp"]["underused_max_ptes_none"] is None
-    assert wrong(found)["kernel-variant"] == wrong(found)["shrinker-limit"] == "degraded"
+    assert wrong(found)["kernel-flavour"] == wrong(found)["shrinker-threshold"] == "degraded"
 
 
 def test_its_limit_is_khugepageds(host: Vm) -> None:
     set_knob(host, "khugepaged/max_ptes_none", "409")
     found = ask(host)
-    assert found["thp"]["limit"] == 409
-    assert found["checks"]["shrinker-limit"] == "ok"
+    assert found["thp"]["threshold"] == 409
+    assert found["checks"]["shrinker-threshold"] == "ok"
 
 
 def test_a_size_that_overrides_is_noticed(host: Vm) -> None:
@@ -39,7 +39,7 @@ def test_estimate_is_exact_there_too(host: Vm) -> None:
     start_sparse(host)
     estimate = ask(host, "--estimate", "--cgroup", "/sparse")["estimate"]
     expect_exact(estimate)
-    assert [limit["max_ptes_none"] for limit in estimate["total"]["limits"] if limit["in_force"]] == [409]
+    assert [threshold["pages"] for threshold in estimate["total"]["thresholds"] if threshold["in_force"]] == [409]
     stop_sparse(host)
 
 

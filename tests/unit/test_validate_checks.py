@@ -1,4 +1,4 @@
-"""What is judged, and how: a tree in the form of a good kernel-thp host, and one thing wrong with it at a time."""
+"""The checks, on a recorded tree of a good kernel-thp host with one problem at a time."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from typing import Any
 import jsonschema
 import pytest
 
+from scripts import flavours
 from scripts.console import ROOT
-from tools.thp_validate import checks, counters, facts, profile, report, taint, thp
+from scripts.flavours import Flavour
+from tools.thp_validate import checks, counters, facts, kernel, profile, report, taint, thp
 from tools.thp_validate.facts import Facts
-from tools.thp_validate.judge import Outcome
+from tools.thp_validate.outcomes import Outcome
 from tools.thp_validate.selftests import Selftests
-from tools.thp_validate.system import Answer, System
+from tools.thp_validate.system import Output, System
 
 SCHEMA = json.loads((ROOT / "tools" / "thp-validate.schema.json").read_text())
-UNAME = "6.1.187-1.x86_64+thp"
+UNAME = "6.1.187-1.x86_64+thp.cloud"
 SYSFS = "sys/kernel/mm/transparent_hugepage"
 GOOD = {
     "proc/sys/kernel/osrelease": UNAME,
@@ -46,16 +48,16 @@ STOCK = {
 UPSTREAM = {"proc/sys/kernel/osrelease": "6.12.117", f"{SYSFS}/underused_max_ptes_none": None}
 
 
-def gathered(tmp_path: Path, changes: dict[str, str | None]) -> Facts:
-    """Gather the facts of the good tree with changes, then add what only rpm and tuned could have said."""
+def collected(tmp_path: Path, changes: dict[str, str | None]) -> Facts:
+    """Collect the facts of the good tree with changes, then add what only rpm and tuned could have reported."""
     for name, text in {**GOOD, **changes}.items():
         if text is not None:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(f"{text}\n")
-    found = facts.gather(System(tmp_path))
+    found = facts.collect(System(tmp_path))
     found.unseen.clear()
-    if found.kernel.variant != "other":
-        found.kernel.nevra, found.kernel.changed = "kernel-thp-core-6.1.187-1.x86_64", []
+    if found.kernel.flavour != "other":
+        found.kernel.nevra, found.kernel.changed = "kernel-thp-cloud-core-6.1.187-1.x86_64", []
         found.kernel.signature, found.kernel.key_known = "RSA/SHA256, Fri Nov 20 2026, Key ID 0123456789abcdef", True
     if not found.host.container:
         found.profile = profile.Profile(True, True, True, ["thp-shrinker"], True)
@@ -63,22 +65,24 @@ def gathered(tmp_path: Path, changes: dict[str, str | None]) -> Facts:
 
 
 def wrong(found: Facts) -> dict[str, str]:
-    return {check.id: check.result for check in checks.judge(found) if check.verdict != "ok"}
+    return {check.id: check.result for check in checks.evaluate(found) if check.verdict != "ok"}
 
 
 def test_a_good_host_is_supported(tmp_path: Path) -> None:
-    found = gathered(tmp_path, {})
+    found = collected(tmp_path, {})
     assert wrong(found) == {}
-    assert checks.verdict(checks.judge(found)) == "supported"
+    assert checks.verdict(checks.evaluate(found)) == "supported"
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"proc/sys/kernel/osrelease": f"{UNAME}.debug"}, {"kernel-variant": "unsupported"}),
-        (UPSTREAM, {"kernel-variant": "degraded", "shrinker-limit": "degraded"}),
-        ({**UPSTREAM, f"{SYSFS}/khugepaged/max_ptes_none": "409"}, {"kernel-variant": "degraded"}),
-        (STOCK, {"kernel-variant": "unsupported", "shrinker-switch": "unsupported"}),
+        ({"proc/sys/kernel/osrelease": "6.1.187-1.x86_64+thp"}, {}),
+        ({"proc/sys/kernel/osrelease": "6.1.187-1.x86_64+thp.debug"}, {"kernel-flavour": "unsupported"}),
+        ({"proc/sys/kernel/osrelease": "6.1.187-1.x86_64+thp.other"}, {"kernel-flavour": "degraded"}),
+        (UPSTREAM, {"kernel-flavour": "degraded", "shrinker-threshold": "degraded"}),
+        ({**UPSTREAM, f"{SYSFS}/khugepaged/max_ptes_none": "409"}, {"kernel-flavour": "degraded"}),
+        (STOCK, {"kernel-flavour": "unsupported", "shrinker-switch": "unsupported"}),
         ({"proc/sys/kernel/tainted": str(1 << 9)}, {"kernel-taint": "degraded"}),
         ({"proc/sys/kernel/tainted": str(1 << 9 | 1 << 5)}, {"kernel-taint": "unsupported"}),
         ({"proc/sys/kernel/tainted": str(1 << 11)}, {}),
@@ -98,29 +102,54 @@ def test_a_good_host_is_supported(tmp_path: Path) -> None:
         ),
         ({"proc/cmdline": "transparent_hugepage=always rw"}, {"thp-command-line": "degraded"}),
         ({f"{SYSFS}/shrink_underused": "0"}, {"shrinker-switch": "degraded"}),
-        ({f"{SYSFS}/underused_max_ptes_none": "511"}, {"shrinker-limit": "degraded"}),
-        ({f"{SYSFS}/underused_max_ptes_none": "khugepaged"}, {"shrinker-limit": "degraded"}),
-        ({f"{SYSFS}/underused_max_ptes_none": "50"}, {"shrinker-limit": "degraded"}),
+        ({f"{SYSFS}/underused_max_ptes_none": "511"}, {"shrinker-threshold": "degraded"}),
+        ({f"{SYSFS}/underused_max_ptes_none": "khugepaged"}, {"shrinker-threshold": "degraded"}),
+        ({f"{SYSFS}/underused_max_ptes_none": "50"}, {"shrinker-threshold": "degraded"}),
         ({f"{SYSFS}/underused_max_ptes_none": "52"}, {}),
         # 409 pages are 5 % of a huge page of 8192.
-        ({f"{SYSFS}/hpage_pmd_size": str(8192 * os.sysconf("SC_PAGE_SIZE"))}, {"shrinker-limit": "degraded"}),
+        ({f"{SYSFS}/hpage_pmd_size": str(8192 * os.sysconf("SC_PAGE_SIZE"))}, {"shrinker-threshold": "degraded"}),
         ({"run/systemd/container": "lxc"}, {"profile-active": "unseen"}),
         ({"run/.containerenv": ""}, {"profile-active": "unseen"}),
     ],
 )
 def test_one_thing_wrong(tmp_path: Path, changes: dict[str, str | None], expected: dict[str, str]) -> None:
-    found = gathered(tmp_path, changes)
+    found = collected(tmp_path, changes)
     assert wrong(found) == expected
+
+
+@pytest.mark.parametrize("flavour", flavours.FLAVOURS.values(), ids=list(flavours.FLAVOURS))
+def test_every_flavour_is_known_by_its_uname_and_its_package(flavour: Flavour) -> None:
+    assert kernel.flavour(f"6.1.187-1.x86_64{flavour.suffix}") == flavour.name
+    assert kernel.PACKAGES[flavour.name] == flavour.package
+    assert set(kernel.PACKAGES) == set(flavours.FLAVOURS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "hint"),
+    [
+        (STOCK, "install kernel-thp-cloud (virtual machines) or kernel-thp (bare metal), and boot it"),
+        (UPSTREAM, "install kernel-thp-cloud (virtual machines) or kernel-thp (bare metal), and boot it"),
+        ({}, "install kernel-thp-cloud from its repository, not by hand, and boot it"),
+        (
+            {"proc/sys/kernel/osrelease": "6.1.187-1.x86_64+thp"},
+            "install kernel-thp from its repository, not by hand, and boot it",
+        ),
+    ],
+)
+def test_a_hint_names_the_package_of_the_flavour(tmp_path: Path, changes: dict[str, str | None], hint: str) -> None:
+    found = collected(tmp_path, changes)
+    found.kernel.nevra = None
+    assert hint in [check.hint for check in checks.evaluate(found)]
 
 
 def test_a_kernel_without_huge_pages(tmp_path: Path) -> None:
     without = {name: None for name in GOOD if name.startswith(SYSFS)}
-    found = gathered(tmp_path, {**without, **STOCK, "sys/kernel/vmcoreinfo": "1"})
-    assert wrong(found) == {"kernel-variant": "unsupported", "thp-present": "unsupported"}
+    found = collected(tmp_path, {**without, **STOCK, "sys/kernel/vmcoreinfo": "1"})
+    assert wrong(found) == {"kernel-flavour": "unsupported", "thp-present": "unsupported"}
 
 
 def test_without_sys_nothing_is_said_of_huge_pages(tmp_path: Path) -> None:
-    found = gathered(tmp_path, {name: None for name in GOOD if name.startswith("sys")})
+    found = collected(tmp_path, {name: None for name in GOOD if name.startswith("sys")})
     assert wrong(found) == {"thp-present": "unseen"}
 
 
@@ -145,35 +174,35 @@ def test_without_sys_nothing_is_said_of_huge_pages(tmp_path: Path) -> None:
     ],
 )
 def test_what_rpm_and_tuned_can_say(tmp_path: Path, of: str, changes: dict[str, Any], expected: dict[str, str]) -> None:
-    found = gathered(tmp_path, {})
+    found = collected(tmp_path, {})
     setattr(found, of, dataclasses.replace(getattr(found, of), **changes))
     assert {name: result for name, result in wrong(found).items() if name in expected} == expected
     assert set(wrong(found)) - set(expected) <= {"profile-verified"}
 
 
 def test_without_rpm_the_package_is_unseen_and_not_absent(tmp_path: Path) -> None:
-    found = gathered(tmp_path, {})
+    found = collected(tmp_path, {})
     found.kernel.nevra, found.unseen["rpm"] = None, "not installed"
     assert wrong(found) == {"kernel-package": "unseen"}
 
 
 def test_files_that_rpm_may_not_read_are_unseen(tmp_path: Path) -> None:
-    found = gathered(tmp_path, {})
+    found = collected(tmp_path, {})
     found.unseen[f"/lib/modules/{UNAME}/System.map"] = "not readable"
     assert wrong(found) == {"kernel-files": "unseen"}
 
 
 def test_a_failed_selftest_is_unsupported(tmp_path: Path) -> None:
-    found = gathered(tmp_path, {})
+    found = collected(tmp_path, {})
     outcome = Outcome("oom.lives", "thp:thp_oom", "fail", False, 1.0, "killed")
     found.selftests = Selftests(1.0, [outcome], ["oom.lives: fail: killed"])
     assert wrong(found) == {"selftests": "unsupported"}
-    suite = ET.fromstring(report.as_junit(found, checks.judge(found)))
+    suite = ET.fromstring(report.as_junit(found, checks.evaluate(found)))
     assert suite.find("testcase[@name='oom.lives']/failure") is not None
 
 
 def test_a_selftest_that_could_not_run_is_unseen(tmp_path: Path) -> None:
-    found = gathered(tmp_path, {})
+    found = collected(tmp_path, {})
     skipped = Outcome("swap.a", "thp:thp_swap", "skip", False, 1.0, "cgroup v1")
     found.selftests = Selftests(1.0, [skipped], ["swap.a: skip: cgroup v1"])
     assert wrong(found) == {"selftests": "unseen"}
@@ -183,27 +212,27 @@ def test_a_selftest_that_could_not_run_is_unseen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("changes", [{}, STOCK, UPSTREAM, {"run/.containerenv": ""}, {"proc/meminfo": None}])
 def test_json_is_what_the_schema_says(tmp_path: Path, changes: dict[str, str | None]) -> None:
-    found = gathered(tmp_path, changes)
+    found = collected(tmp_path, changes)
     found.watch = counters.Watch(1.0, {"thp_split_page": -1}, "nothing")
     found.selftests = Selftests(1.0, [Outcome("a", "thp:b", "skip", True, 0.5, "one node")], [])
-    judged = checks.judge(found)
-    made = report.as_json(found, judged)
+    results = checks.evaluate(found)
+    made = report.as_json(found, results)
     jsonschema.validate(made, SCHEMA, format_checker=jsonschema.FormatChecker())
     assert (made["verdict"] == "supported") == (made["reasons"] == [])
-    assert all(reason["what"] and reason["todo"] for reason in made["reasons"])
+    assert all(reason["what"] and reason["hint"] for reason in made["reasons"])
 
 
 def test_schema_refuses_what_it_does_not_know(tmp_path: Path) -> None:
-    found = gathered(tmp_path, {})
-    made = report.as_json(found, checks.judge(found))
+    found = collected(tmp_path, {})
+    made = report.as_json(found, checks.evaluate(found))
     for broken in ({**made, "extra": 1}, {**made, "verdict": "fine"}, {**made, "checks": {}}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(broken, SCHEMA)
 
 
 def test_junit_counts_what_is_wrong(tmp_path: Path) -> None:
-    found = gathered(tmp_path, {f"{SYSFS}/shrink_underused": "0", "proc/sys/kernel/tainted": None})
-    suite = ET.fromstring(report.as_junit(found, checks.judge(found)))
+    found = collected(tmp_path, {f"{SYSFS}/shrink_underused": "0", "proc/sys/kernel/tainted": None})
+    suite = ET.fromstring(report.as_junit(found, checks.evaluate(found)))
     assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("1", "1", "1")
     assert suite.get("tests") == str(len(checks.CHECKS))
     assert suite.find("testcase[@name='shrinker-switch']/failure") is not None
@@ -211,22 +240,22 @@ def test_junit_counts_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_text_says_what_to_do(tmp_path: Path) -> None:
-    found = gathered(tmp_path, {f"{SYSFS}/shrink_underused": "0"})
-    text = report.as_text(found, checks.judge(found))
+    found = collected(tmp_path, {f"{SYSFS}/shrink_underused": "0"})
+    text = report.as_text(found, checks.evaluate(found))
     assert "shrink_underused is 0" in text
-    assert "to do       `tuned-adm profile thp-shrinker`" in text
+    assert "hint        `tuned-adm profile thp-shrinker`" in text
     assert text.splitlines()[-1] == "degraded"
 
 
 def test_text_does_not_show_a_profile_as_active_that_is_only_configured(tmp_path: Path) -> None:
-    found = gathered(tmp_path, {})
+    found = collected(tmp_path, {})
     found.profile.running = False
-    assert "thp-shrinker, but tuned does not run" in report.as_text(found, checks.judge(found))
+    assert "thp-shrinker, but tuned is not running" in report.as_text(found, checks.evaluate(found))
 
 
 def test_a_recorded_tree_is_never_asked_by_programs(tmp_path: Path) -> None:
     system = System(tmp_path)
-    assert system.ask(["true"]) is None
+    assert system.run(["true"]) is None
     assert "true" in system.unseen
 
 
@@ -244,17 +273,17 @@ def test_a_recorded_tree_is_never_asked_by_programs(tmp_path: Path) -> None:
     ],
 )
 def test_tuned_says_what_is_active(code: int, text: str, running: bool, active: list[str]) -> None:
-    assert profile.names(Answer(code, text)) == (running, active)
+    assert profile.names(Output(code, text)) == (running, active)
 
 
 def test_tuned_that_gives_no_verdict_is_not_a_verdict() -> None:
     good = "Verfication succeeded, current system settings match the preset profile.\n"
     bad = "Verification failed, current system settings differ from the preset profile.\n"
-    assert profile.verdict(Answer(0, good))[0] is True
-    assert profile.verdict(Answer(0, good.replace("Verf", "Verif")))[0] is True
-    assert profile.verdict(Answer(1, bad))[0] is False
-    assert profile.verdict(Answer(1, "Not supported in no_daemon mode.\n"))[0] is None
-    assert profile.verdict(Answer(0, ""))[0] is None
+    assert profile.verdict(Output(0, good))[0] is True
+    assert profile.verdict(Output(0, good.replace("Verf", "Verif")))[0] is True
+    assert profile.verdict(Output(1, bad))[0] is False
+    assert profile.verdict(Output(1, "Not supported in no_daemon mode.\n"))[0] is None
+    assert profile.verdict(Output(0, ""))[0] is None
 
 
 def test_taint_flags_are_the_kernels(tmp_path: Path) -> None:
@@ -263,19 +292,19 @@ def test_taint_flags_are_the_kernels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({}, "no counter of underused"),
         ({counters.SPLIT: 3}, "3 underused huge pages were split"),
         ({counters.SPLIT: 3, counters.DROPPED: 256}, f"{256 * os.sysconf('SC_PAGE_SIZE') >> 10} KiB"),
-        ({counters.SPLIT: 0, counters.SCANNED: 9}, "9 huge pages were judged"),
-        ({counters.SPLIT: 0, counters.SCANNED: 0}, "does not say whether memory was short"),
+        ({counters.SPLIT: 0, counters.SCANNED: 9}, "9 huge pages were checked"),
+        ({counters.SPLIT: 0, counters.SCANNED: 0}, "does not report whether memory was short"),
         ({counters.SPLIT: 0, counters.PRESSURE: 0}, "memory was not short"),
         ({counters.SPLIT: 0, counters.PRESSURE: 7}, "memory was short"),
     ],
 )
-def test_a_change_of_counters_has_a_meaning(change: dict[str, int], said: str) -> None:
-    assert said in counters.meaning(change, thp.Thp())
+def test_a_change_of_counters_has_a_meaning(change: dict[str, int], message: str) -> None:
+    assert message in counters.meaning(change, thp.Thp())
 
 
 def test_watching_takes_the_difference(tmp_path: Path) -> None:

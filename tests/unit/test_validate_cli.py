@@ -1,4 +1,4 @@
-"""The command as it is started: its forms, its exit codes, and what it says to bad input."""
+"""The command: its output formats, its exit codes, and its messages on bad input."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def test_junit_is_written_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--watch", "0"], "not a number of seconds"),
         (["--watch", "nan"], "not a number of seconds"),
         (["--watch", "1e9"], "not a number of seconds"),
-        (["--pid", "1"], "belong to --estimate"),
-        (["--cgroup", "/"], "belong to --estimate"),
-        (["--samples", "9"], "belong to --estimate"),
+        (["--pid", "1"], "need --estimate"),
+        (["--cgroup", "/"], "need --estimate"),
+        (["--samples", "9"], "need --estimate"),
         (["--estimate", "--pid", "-1"], "not a process id"),
         (["--estimate", "--pid", "0"], "not a process id"),
         (["--estimate", "--pid", "x"], "not a process id"),
@@ -71,11 +71,11 @@ def test_junit_is_written_whole(tmp_path: Path) -> None:
         (["word"], "unrecognized arguments"),
     ],
 )
-def test_bad_input_is_one_clear_line(options: list[str], said: str) -> None:
+def test_bad_input_is_one_clear_line(options: list[str], message: str) -> None:
     done = run(*options)
-    assert done.returncode == cli.NOT_JUDGED
+    assert done.returncode == cli.NO_VERDICT
     assert done.stdout == ""
-    assert said in done.stderr.splitlines()[-1]
+    assert message in done.stderr.splitlines()[-1]
     assert done.stderr.splitlines()[-1].startswith("thp-validate: ")
     assert "Traceback" not in done.stderr
 
@@ -97,9 +97,9 @@ def test_an_interrupt_ends_it_at_once() -> None:
         assert child.stderr is not None
         assert child.stderr.readline() == "watch: the counters, for 600 s\n"
         child.send_signal(signal.SIGTERM)
-        _, said = child.communicate(timeout=10)
+        _, message = child.communicate(timeout=10)
     assert child.returncode == cli.INTERRUPTED
-    assert said == "thp-validate: interrupted\n"
+    assert message == "thp-validate: interrupted\n"
 
 
 def test_a_reader_that_goes_away_is_no_crash() -> None:
@@ -110,26 +110,26 @@ def test_a_reader_that_goes_away_is_no_crash() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_another_user_gets_a_judgement_but_no_estimate() -> None:
-    # The checkout may be where other users cannot look.
+def test_another_user_gets_a_verdict_but_no_estimate() -> None:
+    # The checkout may not be readable for other users.
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         shutil.copytree(ROOT / "tools", folder, dirs_exist_ok=True)
 
-        def ask(*options: str) -> subprocess.CompletedProcess[str]:
+        def as_nobody(*options: str) -> subprocess.CompletedProcess[str]:
             command = [f"{folder}/thp-validate", *options]
             return subprocess.run(command, capture_output=True, text=True, check=False, user=NOBODY)
 
-        plain = ask("--json")
+        plain = as_nobody("--json")
         found = json.loads(plain.stdout)
         assert not found["host"]["root"]
         assert plain.returncode == report.EXIT[found["verdict"]]
-        refused = ask("--estimate", "--pid", str(os.getpid()))
-        assert refused.returncode == cli.NOT_JUDGED
+        refused = as_nobody("--estimate", "--pid", str(os.getpid()))
+        assert refused.returncode == cli.NO_VERDICT
         assert "run this as root" in refused.stderr
-        refused = ask("--selftests")
-        assert refused.returncode == cli.NOT_JUDGED
-        assert "has to be root" in refused.stderr
+        refused = as_nobody("--selftests")
+        assert refused.returncode == cli.NO_VERDICT
+        assert "must run as root" in refused.stderr
 
 
 def test_help_has_every_option_and_exit_code() -> None:
@@ -142,7 +142,7 @@ def test_help_has_every_option_and_exit_code() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may run the selftests")
-def test_selftests_are_judged_and_nothing_outlives_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selftests_are_evaluated_and_leave_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(System, "container", lambda self: None)
     with pytest.raises(UserError, match="install kernel-thp-selftests"):
         selftests.run(System(), tmp_path)
@@ -153,7 +153,7 @@ def test_selftests_are_judged_and_nothing_outlives_an_end(tmp_path: Path, monkey
     runner.write_text(
         "#!/bin/sh\n"
         'if [ "$2" = thp:good ]; then printf "KTAP version 1\\n1..1\\nok 1 one\\n"; exit; fi\n'
-        # In a process group of its own, and deaf to the first signal.
+        # In its own process group, and it ignores SIGTERM.
         "trap '' TERM; timeout 97531 sleep 97531; sleep 97531\n"
     )
     runner.chmod(0o755)

@@ -45,16 +45,16 @@ def holding(count: int, *words: str) -> Iterator[int]:
         yield child.pid
 
 
-def ask(*options: str) -> dict[str, Any]:
+def run(*options: str) -> dict[str, Any]:
     done = subprocess.run([COMMAND, "--json", "--estimate", *options], capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1, 2), done.stderr
     found: dict[str, Any] = json.loads(done.stdout)["estimate"]
     return found
 
 
-def given_back(count: int, limit: int) -> tuple[int, int]:
+def given_back(count: int, threshold: int) -> tuple[int, int]:
     zeros = [512 - LIVE[number % len(LIVE)] for number in range(count)]
-    split = [zero for zero in zeros if zero > limit]
+    split = [zero for zero in zeros if zero > threshold]
     return len(split), sum(split) * PAGE
 
 
@@ -65,43 +65,43 @@ def huge_bytes(pid: int) -> int:
 
 def test_reading_all_is_exact_and_leaves_the_huge_pages_alone() -> None:
     with holding(8) as pid:
-        found = ask("--pid", str(pid))
+        found = run("--pid", str(pid))
         assert huge_bytes(pid) == 8 << 21
     total = found["total"]
     assert (found["complete"], total["read"], total["huge_bytes"]) == (True, 8, 8 << 21)
     assert (total["zero_bytes"], total["zero_bytes_error"]) == (given_back(8, 0)[1], 0)
-    assert {limit["max_ptes_none"] for limit in total["limits"]} >= {51, 256, 409, 511}
-    for limit in total["limits"]:
-        assert (limit["split"], limit["bytes"]) == given_back(8, limit["max_ptes_none"])
-        assert (limit["split_error"], limit["bytes_error"]) == (0, 0)
+    assert {threshold["pages"] for threshold in total["thresholds"]} >= {51, 256, 409, 511}
+    for threshold in total["thresholds"]:
+        assert (threshold["split"], threshold["bytes"]) == given_back(8, threshold["pages"])
+        assert (threshold["split_error"], threshold["bytes_error"]) == (0, 0)
 
 
 def test_a_sample_is_bounded_and_its_error_holds() -> None:
     with holding(64) as pid:
-        found = ask("--pid", str(pid), "--samples", "32")
+        found = run("--pid", str(pid), "--samples", "32")
     total = found["total"]
     assert (found["complete"], total["read"], found["read_bytes"]) == (False, 32, 32 << 21)
-    for limit in total["limits"]:
-        split, freed = given_back(64, limit["max_ptes_none"])
-        assert abs(limit["split"] - split) <= limit["split_error"]
-        assert 0 < limit["bytes_error"] <= 64 << 21
-        assert abs(limit["bytes"] - freed) <= limit["bytes_error"]
+    for threshold in total["thresholds"]:
+        split, freed = given_back(64, threshold["pages"])
+        assert abs(threshold["split"] - split) <= threshold["split_error"]
+        assert 0 < threshold["bytes_error"] <= 64 << 21
+        assert abs(threshold["bytes"] - freed) <= threshold["bytes_error"]
 
 
 def test_what_two_processes_share_counts_half_for_each() -> None:
     with holding(4, "fork") as pid:
-        found = ask("--pid", str(pid))
+        found = run("--pid", str(pid))
     assert found["total"]["zero_bytes"] == given_back(4, 0)[1] // 2
 
 
-def test_locked_memory_is_set_apart() -> None:
+def test_locked_memory_is_counted_separately() -> None:
     with holding(4, "lock") as pid:
-        found = ask("--pid", str(pid))
+        found = run("--pid", str(pid))
     assert (found["locked_bytes"], found["total"]["huge_bytes"], found["total"]["read"]) == (4 << 21, 0, 0)
 
 
-def test_a_program_without_huge_pages_has_nothing_to_give() -> None:
-    found = ask("--pid", str(os.getpid()))
+def test_a_program_without_huge_pages_has_no_zero_filled_bytes() -> None:
+    found = run("--pid", str(os.getpid()))
     assert found["complete"]
     assert (found["total"]["zero_bytes"], found["total"]["zero_bytes_error"]) == (0, 0)
 
@@ -110,7 +110,7 @@ def test_a_cgroup_holds_its_processes() -> None:
     with holding(4) as pid:
         lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
         group = next((path for _, names, path in lines if "memory" in names.split(",")), lines[-1][2])
-        found = ask("--cgroup", group)
+        found = run("--cgroup", group)
     mine = next(one for one in found["largest"] if one["pid"] == pid)
     assert mine["huge_bytes"] == 4 << 21
     assert found["total"]["huge_bytes"] >= mine["huge_bytes"]
@@ -118,12 +118,12 @@ def test_a_cgroup_holds_its_processes() -> None:
 
 def test_all_processes_are_the_default() -> None:
     with holding(4) as pid:
-        found = ask()
+        found = run()
     assert found["scope"] == "all processes"
     assert pid in [one["pid"] for one in found["largest"]]
 
 
-def test_the_bound_holds_where_all_of_a_small_sample_looks_alike() -> None:
+def test_the_bound_holds_for_a_small_sample_of_equal_values() -> None:
     assert estimate.bound([0.5] * 10) > 0.5
     assert estimate.bound([0.5]) == 1.0
     assert estimate.bound([0.9] * 1024) < 0.011
@@ -142,10 +142,10 @@ def test_the_true_value_is_within_the_bound(share: float) -> None:
 
 
 def test_mappings_of_other_kinds_are_not_read(tmp_path: Path) -> None:
-    """In the form of smaps: plain, locked, watched by userfaultfd, too small, without huge pages."""
+    """smaps.txt has mappings of each kind: plain, locked, watched by userfaultfd, too small, without huge pages."""
     recorded = Path(__file__).with_name("validate") / "smaps.txt"
     (tmp_path / "7").mkdir()
-    # A name can be anything.
+    # A process name can contain any byte.
     (tmp_path / "7" / "comm").write_bytes(b"\xff\n")
     (tmp_path / "7" / "smaps").write_bytes(recorded.read_bytes().replace(b"/usr/bin/a", b"/usr/bin/\xff"))
     found = pagemap.process(7, 2 << 20, tmp_path)
@@ -153,25 +153,25 @@ def test_mappings_of_other_kinds_are_not_read(tmp_path: Path) -> None:
     assert (found.locked_bytes, found.watched_bytes) == (2 << 20, 4 << 20)
 
 
-def test_time_that_runs_out_is_said_and_not_overrun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "LOOKING", -1.0)
+def test_out_of_time_is_reported_and_not_overrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "SEARCH_SECONDS", -1.0)
     system = System()
     with holding(4) as pid:
-        found = estimate.run(system, thp.look(system), None, None, 64)
+        found = estimate.run(system, thp.collect(system), None, None, 64)
         assert found.unseen_processes > 1
         assert found.total.read == 0
-        monkeypatch.setattr(estimate, "LOOKING", 30.0)
-        monkeypatch.setattr(estimate, "SECONDS", -1.0)
-        found = estimate.run(system, thp.look(system), pid, None, 64)
+        monkeypatch.setattr(estimate, "SEARCH_SECONDS", 30.0)
+        monkeypatch.setattr(estimate, "READ_SECONDS", -1.0)
+        found = estimate.run(system, thp.collect(system), pid, None, 64)
     assert not found.complete
     assert (found.total.huge_bytes, found.total.zero_bytes) == (4 << 21, None)
 
 
-def test_progress_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(estimate, "PROGRESS", -1.0)
     system = System()
     with holding(4) as pid:
-        estimate.run(system, thp.look(system), pid, None, 64)
-    said = capsys.readouterr().err.splitlines()
-    assert "estimate: 0 of 1 processes looked at" in said
-    assert "estimate: 3 of 64 huge pages read" in said
+        estimate.run(system, thp.collect(system), pid, None, 64)
+    messages = capsys.readouterr().err.splitlines()
+    assert "estimate: 0 of 1 processes searched" in messages
+    assert "estimate: 3 of 64 huge pages read" in messages

@@ -1,29 +1,29 @@
-"""What support needs to know about kernel-thp, beyond what other plugins of sos take already.
+"""Collect what support needs to know about kernel-thp, beyond what other sos plugins collect.
 
-Left to them: /proc/vmstat and settings (memory), profiles and their log (tuned), boot entries of GRUB (grub2), taint,
-command line and kernel log (kernel), the list of packages (rpm).
+They collect /proc/vmstat and settings (memory), profiles and their log (tuned), boot entries of GRUB (grub2), taint,
+command line and kernel log (kernel), and the list of packages (rpm).
 """
 
 from sos.report.plugins import DebianPlugin, IndependentPlugin, Plugin, RedHatPlugin
 
 OURS = "kernel-thp* tuned-profiles-thp* thp-tools*"
-# Packages that make the grub2 plugin run, which takes the entries in /boot/loader itself.
+# If one of these packages is installed, the grub2 plugin runs, and collects the entries in /boot/loader.
 GRUB = ("grub2", "grub2-efi", "grub2-common")
 
 
-# Independent alone would say it all, but sos 4.0 and its Debian policy do not load such a plugin.
+# IndependentPlugin alone would be enough, but sos 4.0 and its Debian policy do not load such a plugin.
 class Thp(Plugin, IndependentPlugin, RedHatPlugin, DebianPlugin):  # type: ignore[misc]
-    """Is this host set up as kernel-thp supports it, are the packages' files as they were signed, which kernels can
-    the boot loader start, and how far did a rollout get.
+    """Whether this host is set up as kernel-thp supports it, whether the packages' files are as signed, which kernels
+    the boot loader can start, and how far a rollout got.
     """
 
-    short_desc = "Transparent huge pages that are given back (kernel-thp)"
+    short_desc = "Reclaim of underused transparent huge pages (kernel-thp)"
     plugin_name = "thp"
     profiles = ("system", "kernel", "memory", "performance")
     commands = ("thp-validate",)
 
     def setup(self) -> None:
-        # Counters at two times in one object: whether anything is given back shows in their difference only.
+        # Counters at two times in one object: only their difference shows whether anything is reclaimed.
         self.add_cmd_output("thp-validate --json --watch 5", suggest_filename="thp-validate.json", stderr=False)
         self._packages()
         self._boot()
@@ -37,10 +37,10 @@ class Thp(Plugin, IndependentPlugin, RedHatPlugin, DebianPlugin):  # type: ignor
 
     def _boot(self) -> None:
         self.add_cmd_output(["bootctl status --no-pager", "bootctl list --no-pager"])
-        # Named one by one: both places also hold secrets, a random seed and signing keys.
-        places = ["/efi/loader", "/boot/efi/loader"]
+        # Each file is listed: both directories also contain secrets, a random seed and signing keys.
+        folders = ["/efi/loader", "/boot/efi/loader"]
         if not any(self.is_installed(name) for name in GRUB):
-            places.append("/boot/loader")
-        for place in places:
-            self.add_copy_spec([f"{place}/entries", f"{place}/entries.srel", f"{place}/loader.conf"])
+            folders.append("/boot/loader")
+        for folder in folders:
+            self.add_copy_spec([f"{folder}/entries", f"{folder}/entries.srel", f"{folder}/loader.conf"])
         self.add_copy_spec([f"/etc/kernel/{name}" for name in ("cmdline", "tries", "entry-token", "install.conf")])

@@ -1,6 +1,6 @@
-"""The judgement: one check a function, each with what it found and what to do about it.
+"""The checks: one function each, with what it found and a hint what to do about it.
 
-What could not be seen is never taken for good: it makes a host degraded, with the reason.
+Something that cannot be read never counts as good: it makes the host degraded, and the check says why.
 """
 
 from __future__ import annotations
@@ -15,61 +15,64 @@ from .facts import Facts
 from .taint import DEGRADED, OK, UNSUPPORTED
 
 UNSEEN, SKIPPED = "unseen", "skipped"
-# A limit below this share of a huge page splits those that programs do use.
-LOWEST_LIMIT = 0.1
+CHOICE = "kernel-thp-cloud (virtual machines) or kernel-thp (bare metal)"
+BOOT = f"boot {CHOICE}"
+# A threshold below this share of a huge page splits huge pages in use.
+LOWEST_THRESHOLD = 0.1
 
 
 @dataclass(frozen=True)
 class Check:
-    """`result` is ok, degraded, unsupported, unseen or skipped; the first and the last have nothing to do."""
+    """`result` is ok, degraded, unsupported, unseen or skipped; ok and skipped have no hint."""
 
     id: str
     result: str
     what: str
-    todo: str = ""
+    hint: str = ""
 
     @property
     def verdict(self) -> str:
         return {UNSEEN: DEGRADED, SKIPPED: OK}.get(self.result, self.result)
 
 
-def judge(facts: Facts) -> list[Check]:
+def evaluate(facts: Facts) -> list[Check]:
     return [check(facts) for check in CHECKS]
 
 
 def verdict(checks: list[Check]) -> str:
-    """Return the worst: unsupported, degraded or supported."""
+    """Return the worst verdict: unsupported, degraded or supported."""
     found = {check.verdict for check in checks}
     return next((word for word in (UNSUPPORTED, DEGRADED) if word in found), "supported")
 
 
-def _variant(facts: Facts) -> Check:
-    name, uname = "kernel-variant", facts.kernel.uname
-    if facts.kernel.variant == kernels.NORMAL:
-        return Check(name, OK, f"{uname} is kernel-thp")
-    if facts.kernel.variant == kernels.DEBUG:
-        return Check(name, UNSUPPORTED, f"{uname} is the debug kernel, which is too slow to serve", "boot kernel-thp")
-    boot = "install kernel-thp and boot it"
+def _flavour(facts: Facts) -> Check:
+    name, uname, flavour = "kernel-flavour", facts.kernel.uname, facts.kernel.flavour
+    if flavour in (kernels.CLOUD, kernels.SERVER):
+        return Check(name, OK, f"{uname} is {kernels.PACKAGES[flavour]}")
+    if flavour == kernels.DEBUG:
+        return Check(name, UNSUPPORTED, f"{uname} is the debug kernel, too slow for production", BOOT)
+    install = f"install {CHOICE}, and boot it"
     if not uname:
-        return Check(name, UNSEEN, "this system does not say which kernel runs", "mount /proc, then run this again")
+        return Check(name, UNSEEN, "/proc does not show which kernel runs", "mount /proc, then run this again")
     if facts.thp.shrink_underused is None:
-        return Check(name, UNSUPPORTED, f"{uname} does not give zero-filled parts of huge pages back", boot)
-    what = f"{uname} is not kernel-thp; it has an underused shrinker of its own, without our series"
-    return Check(name, DEGRADED, what, boot)
+        return Check(name, UNSUPPORTED, f"{uname} does not reclaim zero-filled pages of huge pages", install)
+    what = f"{uname} is not kernel-thp; it has its own underused shrinker, without our series"
+    return Check(name, DEGRADED, what, install)
 
 
 def _package(facts: Facts) -> Check:
     name, kernel = "kernel-package", facts.kernel
-    if kernel.variant == kernels.OTHER:
+    if kernel.flavour == kernels.OTHER:
         return Check(name, SKIPPED, "another kernel runs")
     if kernel.nevra:
         return Check(name, OK, kernel.nevra)
     if facts.host.container:
         return _host_only(name, "the kernel's package", facts.host.container)
     if "rpm" in facts.unseen:
-        return Check(name, UNSEEN, f"rpm could not be asked: {facts.unseen['rpm']}", "run this where rpm is")
+        return Check(name, UNSEEN, f"rpm could not run: {facts.unseen['rpm']}", "run this where rpm is installed")
     what = f"no package owns /lib/modules/{kernel.uname}/vmlinuz"
-    return Check(name, UNSUPPORTED, what, "install kernel-thp from its repository, not by hand, and boot it")
+    hint = f"install {kernels.PACKAGES[kernel.flavour]} from its repository, not by hand, and boot it"
+    return Check(name, UNSUPPORTED, what, hint)
 
 
 def _signature(facts: Facts) -> Check:
@@ -89,16 +92,16 @@ def _files(facts: Facts) -> Check:
     if kernel.nevra is None:
         return Check(name, SKIPPED, "no package")
     if kernel.changed is None:
-        why = facts.unseen.get("rpm -V", "it gave no answer")
-        return Check(name, UNSEEN, f"rpm could not verify the kernel's files: {why}", "run `rpm -V kernel-thp-core`")
+        why = facts.unseen.get("rpm -V", "it printed nothing")
+        return Check(name, UNSEEN, f"rpm could not verify the kernel's files: {why}", f"run `rpm -V {kernel.nevra}`")
     if kernel.changed:
         count = len(kernel.changed)
-        what = f"{count} file(s) are not as they were packaged: {', '.join(kernel.changed[:3])}"
+        what = f"{count} file(s) differ from the package: {', '.join(kernel.changed[:3])}"
         return Check(name, UNSUPPORTED, what, f"`dnf reinstall {kernel.nevra}` and its -modules, then reboot")
     unread = [path for path in facts.unseen if path.startswith(f"/lib/modules/{kernel.uname}/")]
     if unread:
         return Check(name, UNSEEN, f"{len(unread)} file(s) of the kernel are not readable", "run this as root")
-    return Check(name, OK, "as they were packaged")
+    return Check(name, OK, "as packaged")
 
 
 def _taint(facts: Facts) -> Check:
@@ -117,10 +120,10 @@ def _present(facts: Facts) -> Check:
     name, thp = "thp-present", facts.thp
     if not thp.present:
         if not facts.sysfs:
-            return Check(name, UNSEEN, "/sys/kernel is not there", "mount /sys, or run this outside of the sandbox")
-        return Check(name, UNSUPPORTED, "this kernel has no transparent huge pages", "boot kernel-thp")
+            return Check(name, UNSEEN, "/sys/kernel is missing", "mount /sys, or run this outside of the sandbox")
+        return Check(name, UNSUPPORTED, "this kernel has no transparent huge pages", BOOT)
     if thp.enabled is None or thp.subpages is None:
-        return Check(name, UNSEEN, "the state of transparent huge pages is not readable", "run this as root")
+        return Check(name, UNSEEN, "the settings of transparent huge pages are not readable", "run this as root")
     return Check(name, OK, f"{thp.subpages} pages of {thp.page_bytes} bytes")
 
 
@@ -128,51 +131,52 @@ def _enabled(facts: Facts) -> Check:
     name, thp = "thp-enabled", facts.thp
     value = thp.enabled_in_force
     if value is None:
-        return Check(name, SKIPPED, "thp-present says why")
+        return Check(name, SKIPPED, "see thp-present")
     if value == "always":
         return Check(name, OK, value)
     if value != thp.enabled and thp.huge_page_bytes:
         node = f"hugepages-{thp.huge_page_bytes >> 10}kB/enabled"
         what = f"{node} is {value} and overrides enabled={thp.enabled}"
         return Check(name, DEGRADED, what, f"write inherit to {node}")
-    what = f"transparent_hugepage/enabled is {value}, so programs that do not ask get no huge pages"
-    todo = "`tuned-adm profile thp-shrinker`, with nothing else in /etc/tuned/thp-shrinker-variables.conf"
-    return Check(name, DEGRADED, what, todo)
+    what = f"transparent_hugepage/enabled is {value}, so programs get no huge pages unless they request them"
+    hint = "`tuned-adm profile thp-shrinker`, with nothing else in /etc/tuned/thp-shrinker-variables.conf"
+    return Check(name, DEGRADED, what, hint)
 
 
 def _command_line(facts: Facts) -> Check:
     name, words = "thp-command-line", facts.kernel.command_line
     if not words:
-        return Check(name, OK, "leaves huge pages alone")
-    what = f"`{' '.join(words)}` on the kernel command line: tuned does not apply its own value then"
-    return Check(name, DEGRADED, what, "take it out of the boot entry and of /etc/kernel/cmdline, then reboot")
+        return Check(name, OK, "does not set huge pages")
+    what = f"`{' '.join(words)}` is on the kernel command line, so tuned does not apply its own value"
+    return Check(name, DEGRADED, what, "remove it from the boot entry and from /etc/kernel/cmdline, then reboot")
 
 
 def _switch(facts: Facts) -> Check:
     name, value = "shrinker-switch", facts.thp.shrink_underused
     if not facts.thp.present:
-        return Check(name, SKIPPED, "thp-present says why")
+        return Check(name, SKIPPED, "see thp-present")
     if value is None:
-        return Check(name, UNSUPPORTED, "this kernel has no underused shrinker", "boot kernel-thp")
+        return Check(name, UNSUPPORTED, "this kernel has no underused shrinker", BOOT)
     if value == 0:
-        return Check(name, DEGRADED, "shrink_underused is 0: nothing is given back", "`tuned-adm profile thp-shrinker`")
+        what = "shrink_underused is 0, so underused huge pages are never split"
+        return Check(name, DEGRADED, what, "`tuned-adm profile thp-shrinker`")
     return Check(name, OK, "on")
 
 
-def _limit(facts: Facts) -> Check:
-    name, thp = "shrinker-limit", facts.thp
+def _threshold(facts: Facts) -> Check:
+    name, thp = "shrinker-threshold", facts.thp
     if thp.shrink_underused is None or thp.subpages is None:
         return Check(name, SKIPPED, "no shrinker")
     apply = "`tuned-adm profile thp-shrinker`"
-    if thp.limit is None:
+    if thp.threshold is None:
         return Check(name, UNSEEN, "khugepaged/max_ptes_none is not readable", "run this as root")
-    if thp.limit >= thp.subpages - 1:
-        what = f"the limit is {thp.limit} of {thp.subpages} pages, so no huge page that holds any data is given back"
+    if thp.threshold >= thp.subpages - 1:
+        what = f"the threshold is {thp.threshold} of {thp.subpages} pages, so no huge page that holds data is split"
         return Check(name, DEGRADED, what, apply)
-    if thp.limit < LOWEST_LIMIT * thp.subpages:
-        what = f"the limit is {thp.limit} of {thp.subpages} pages, so huge pages in full use are split"
+    if thp.threshold < LOWEST_THRESHOLD * thp.subpages:
+        what = f"the threshold is {thp.threshold} of {thp.subpages} pages, so huge pages in use are split"
         return Check(name, DEGRADED, what, apply)
-    return Check(name, OK, f"{thp.limit} of {thp.subpages} pages")
+    return Check(name, OK, f"{thp.threshold} of {thp.subpages} pages")
 
 
 def _profile(facts: Facts) -> Check:
@@ -183,9 +187,9 @@ def _profile(facts: Facts) -> Check:
     if not profile.installed:
         why = facts.unseen.get("tuned-adm", "not installed")
         if why == "not installed":
-            todo = f"install tuned and tuned-profiles-thp, then {apply}"
-            return Check(name, DEGRADED, "tuned is not installed, so nothing sets these values at boot", todo)
-        return Check(name, UNSEEN, f"tuned-adm could not be asked: {why}", "run this as root on the host")
+            hint = f"install tuned and tuned-profiles-thp, then {apply}"
+            return Check(name, DEGRADED, "tuned is not installed, so nothing sets these values at boot", hint)
+        return Check(name, UNSEEN, f"tuned-adm could not run: {why}", "run this as root on the host")
     if not profile.running:
         return Check(name, DEGRADED, "the tuned daemon is not running", f"`systemctl enable --now tuned`, then {apply}")
     if profile.ours and profile.at_boot is False:
@@ -194,7 +198,7 @@ def _profile(facts: Facts) -> Check:
     if profile.ours:
         return Check(name, OK, " ".join(profile.active))
     if profiles.BASELINE in profile.active:
-        what = f"{profiles.BASELINE} is active: this host was returned to the distribution's default"
+        what = f"{profiles.BASELINE} is active, which restores the distribution's defaults"
         return Check(name, DEGRADED, what, apply)
     have = f"the active profile is {' '.join(profile.active)}" if profile.active else "no tuned profile is active"
     return Check(name, DEGRADED, f"{have}, none of {', '.join(profiles.OURS)}", apply)
@@ -203,34 +207,34 @@ def _profile(facts: Facts) -> Check:
 def _verified(facts: Facts) -> Check:
     name, profile = "profile-verified", facts.profile
     if not profile.ours:
-        return Check(name, SKIPPED, "profile-active says why")
+        return Check(name, SKIPPED, "see profile-active")
     if profile.verified:
         return Check(name, OK, "tuned finds its values in force")
     if profile.verified is None:
-        why = profile.said or "tuned-adm verify gave no answer"
+        why = profile.message or "tuned-adm verify gave no verdict"
         return Check(name, UNSEEN, f"tuned could not verify the profile: {why}", "run `tuned-adm verify` as root")
-    todo = "read /var/log/tuned/tuned.log, mend what it names, then apply the profile again"
-    return Check(name, DEGRADED, "tuned finds other values than the profile's", todo)
+    hint = "read /var/log/tuned/tuned.log, fix what it names, then apply the profile again"
+    return Check(name, DEGRADED, "values differ from the profile's", hint)
 
 
 def _selftests(facts: Facts) -> Check:
     name, run = "selftests", facts.selftests
     if run is None:
-        return Check(name, SKIPPED, "--selftests runs them")
+        return Check(name, SKIPPED, "run them with --selftests")
     if run.reasons:
-        what = f"{len(run.reasons)} reason(s) to refuse the selftests: {'; '.join(run.reasons[:3])}"
+        what = f"{len(run.reasons)} reason(s) to reject the selftests: {'; '.join(run.reasons[:3])}"
         if run.skips_only:
-            return Check(name, UNSEEN, what, "run them on a host that has what they ask for")
-        return Check(name, UNSUPPORTED, what, "boot the kernel before this one, and report it with `sos report`")
+            return Check(name, UNSEEN, what, "run them on a host that has what they need")
+        return Check(name, UNSUPPORTED, what, "boot the previous kernel, and report this with `sos report`")
     return Check(name, OK, f"{run.accepted} of {len(run.tests)} accepted")
 
 
 def _host_only(name: str, what: str, container: str) -> Check:
-    return Check(name, UNSEEN, f"{what} cannot be seen from a container ({container})", "run this on the host")
+    return Check(name, UNSEEN, f"a container ({container}) cannot see {what}", "run this on the host")
 
 
 CHECKS: tuple[Callable[[Facts], Check], ...] = (
-    _variant,
+    _flavour,
     _package,
     _signature,
     _files,
@@ -239,7 +243,7 @@ CHECKS: tuple[Callable[[Facts], Check], ...] = (
     _enabled,
     _command_line,
     _switch,
-    _limit,
+    _threshold,
     _profile,
     _verified,
     _selftests,

@@ -1,4 +1,4 @@
-"""The command: options, and the order of the work."""
+"""The command line: options, and the order of the steps."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from . import checks as judgement
-from . import counters, estimate, facts, report, selftests
+from . import checks, counters, estimate, facts, report, selftests
 from .errors import UserError
 from .system import System
 
-NOT_JUDGED = 3
+NO_VERDICT = 3
 INTERRUPTED = 130
-EPILOG = "Exit code: 0 supported, 1 degraded, 2 unsupported, 3 not judged (the message says why), 130 interrupted."
+EPILOG = "Exit code: 0 supported, 1 degraded, 2 unsupported, 3 no verdict (the message says why), 130 interrupted."
 
 
 class Parser(argparse.ArgumentParser):
@@ -53,21 +52,21 @@ def _pid(text: str) -> int:
 def parser() -> Parser:
     made = Parser(
         prog="thp-validate",
-        description="Say whether this host is set up as kernel-thp supports it, and if not, why and what to do.",
+        description="Report whether this host is set up as kernel-thp supports it, and if not, why and what to do.",
         epilog=EPILOG,
     )
-    made.add_argument("--json", action="store_true", help="print one JSON object, as thp-validate.schema.json has it")
+    made.add_argument("--json", action="store_true", help="print one JSON object, see thp-validate.schema.json")
     made.add_argument("--junit", type=Path, metavar="FILE", help="also write the checks to FILE, as JUnit XML")
-    made.add_argument("--watch", type=_seconds, metavar="SECONDS", help="show how the counters change in this time")
+    made.add_argument("--watch", type=_seconds, metavar="SECONDS", help="show how the counters change in that time")
     made.add_argument("--selftests", action="store_true", help="run the selftests of kernel-thp (as root, minutes)")
     made.add_argument(
-        "--estimate", action="store_true", help="say how much of the huge pages is zero-filled (as root, reads only)"
+        "--estimate", action="store_true", help="estimate how much of the huge pages is zero-filled (as root)"
     )
     whose = made.add_mutually_exclusive_group()
     whose.add_argument("--pid", type=_pid, help="estimate for one process")
-    whose.add_argument("--cgroup", metavar="PATH", help="estimate for a cgroup and those below it")
+    whose.add_argument("--cgroup", metavar="PATH", help="estimate for a cgroup and its descendants")
     made.add_argument(
-        "--samples", type=_count, metavar="N", help=f"read N huge pages at most (default {estimate.SAMPLES})"
+        "--samples", type=_count, metavar="N", help=f"read at most N huge pages (default {estimate.SAMPLES})"
     )
     return made
 
@@ -76,11 +75,11 @@ def command() -> int:
     made = parser()
     given = made.parse_args()
     if not given.estimate and (given.pid or given.cgroup or given.samples):
-        made.error("--pid, --cgroup and --samples belong to --estimate")
+        made.error("--pid, --cgroup and --samples need --estimate")
     if given.junit:
         _check_writable(given.junit)
     system = System()
-    found = facts.gather(system)
+    found = facts.collect(system)
     if given.estimate:
         samples = given.samples or estimate.SAMPLES
         found.estimate = estimate.run(system, found.thp, given.pid, given.cgroup, samples)
@@ -88,21 +87,21 @@ def command() -> int:
         found.watch = counters.watch(system, found.thp, given.watch)
     if given.selftests:
         found.selftests = selftests.run(system)
-    checks = judgement.judge(found)
+    results = checks.evaluate(found)
     if given.junit:
-        _write(given.junit, report.as_junit(found, checks))
-    print(json.dumps(report.as_json(found, checks), indent=2) if given.json else report.as_text(found, checks))
-    return report.EXIT[judgement.verdict(checks)]
+        _write(given.junit, report.as_junit(found, results))
+    print(json.dumps(report.as_json(found, results), indent=2) if given.json else report.as_text(found, results))
+    return report.EXIT[checks.verdict(results)]
 
 
 def _check_writable(path: Path) -> None:
-    """Before minutes of work, and not after them."""
+    """Fail before minutes of work, not after."""
     if not path.parent.is_dir() or path.is_dir():
         raise UserError(f"--junit {path} cannot be written", "name a file in a directory that exists")
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that is complete or not there; a pipe or a device is written as it is, and never replaced."""
+    """Write a file that is complete or absent; write to a pipe or device directly, and never replace it."""
     target = path.resolve()
     part = target.with_name(f".{target.name}.part")
     try:
@@ -118,7 +117,7 @@ def _write(path: Path, text: str) -> None:
 
 def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # Names of processes can hold anything, and a terminal need not know every character.
+    # Process names can contain any character, including those the terminal's encoding lacks.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -127,11 +126,11 @@ def main() -> int:
         return code
     except UserError as error:
         print(f"thp-validate: {error}", file=sys.stderr)
-        return NOT_JUDGED
+        return NO_VERDICT
     except BrokenPipeError:
-        # Whoever read the output has enough of it; what is left goes nowhere, silently.
+        # The reader closed the pipe: discard the rest silently.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NOT_JUDGED
+        return NO_VERDICT
     except KeyboardInterrupt:
         print("thp-validate: interrupted", file=sys.stderr)
         return INTERRUPTED

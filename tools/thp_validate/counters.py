@@ -1,4 +1,4 @@
-"""The kernel's counters about huge pages, and what their change over a time means."""
+"""The kernel's counters of huge pages, and what their changes mean."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCANNED = "thp_underused_scan_page"
 SPLIT = "thp_underused_split_page"
 DROPPED = "thp_zero_subpages_dropped"
 ANONYMOUS = "nr_anon_transparent_hugepages"
-# Not of the kernel's vmstat, but what the rest has to be seen against: time some process waited for memory.
+# Not from vmstat, but the context for the rest: how long any process waited for memory.
 PRESSURE = "psi_memory_some_us"
 NAMES = re.compile(rf"thp_\w+|{ANONYMOUS}|oom_kill")
 
@@ -27,7 +27,7 @@ class Watch:
     meaning: str = ""
 
 
-def look(system: System) -> dict[str, int]:
+def collect(system: System) -> dict[str, int]:
     found = {}
     for line in (system.read("/proc/vmstat") or "").splitlines():
         name, _, value = line.partition(" ")
@@ -40,27 +40,27 @@ def look(system: System) -> dict[str, int]:
 
 
 def watch(system: System, thp: Thp, seconds: float, sleep: Callable[[float], None] = time.sleep) -> Watch:
-    began, before = time.monotonic(), look(system)
+    began, before = time.monotonic(), collect(system)
     print(f"watch: the counters, for {seconds:g} s", file=sys.stderr, flush=True)
     sleep(seconds)
-    after = look(system)
+    after = collect(system)
     change = {name: after[name] - before[name] for name in after if name in before}
     return Watch(time.monotonic() - began, change, meaning(change, thp))
 
 
 def meaning(change: dict[str, int], thp: Thp) -> str:
-    """Say in one sentence what the change shows."""
+    """Return in one sentence what the change means."""
     if SPLIT not in change:
-        return "this kernel has no counter of underused huge pages, so nothing can be said"
+        return "this kernel has no counter of underused huge pages"
     if change[SPLIT]:
         text = f"{change[SPLIT]} underused huge pages were split"
         if DROPPED in change:
-            text += f", {change[DROPPED] * thp.page_bytes >> 10} KiB of zero-filled pages given back by all splits"
+            text += f", {change[DROPPED] * thp.page_bytes >> 10} KiB of zero-filled pages reclaimed by all splits"
         return text
     if change.get(SCANNED):
-        return f"{change[SCANNED]} huge pages were judged and all are in use, by the present limit of {thp.limit}"
+        return f"{change[SCANNED]} huge pages were checked, none is underused at the threshold of {thp.threshold}"
     if PRESSURE not in change:
-        return "nothing was split; this kernel does not say whether memory was short (no /proc/pressure)"
+        return "nothing was split; this kernel does not report whether memory was short (no /proc/pressure)"
     if change[PRESSURE]:
-        return "memory was short, and no underused huge page was found"
-    return "memory was not short, so nothing had to be given back"
+        return "memory was short, but no underused huge page was found"
+    return "memory was not short, so the kernel had no reason to reclaim any"

@@ -1,10 +1,10 @@
-"""The one kind of error a user sees as a single line."""
+"""The error that users see as a single line."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Something the user can mend: what is wrong, and what to do about it."""
+    """Something the user can fix: what is wrong, and a hint what to do about it."""
 
-    def __init__(self, what: str, todo: str) -> None:
-        super().__init__(f"{what}; {todo}")
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(f"{what}; {hint}")

@@ -1,7 +1,7 @@
-"""How much of the huge pages of processes is zero-filled, and what each limit would give back: a sample, read only.
+"""Estimate how much of the huge pages is zero-filled, and what each threshold would reclaim, from a sample. Reads only.
 
-Every aligned range that could be a huge page is equally likely to be looked at, in random order and each once, so every
-huge page is equally likely to be read. One that several processes map counts by its share.
+The estimate visits the aligned ranges that could be a huge page in random order and each once, so every huge page is
+equally likely to be read. A huge page that several processes map counts by its share.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from .pagemap import Hidden, Memory, Process, process
 from .system import System
 from .thp import Thp
 
-# How many huge pages are read at most, and how many ranges are looked at for each of them.
+# The maximum number of huge pages read, and of ranges tried for each of them.
 SAMPLES = 1024
 TRIES = 64
-# After how many seconds no further process is looked for, no further huge page is read, and progress is told again.
-LOOKING = 30.0
-SECONDS = 60.0
+# Seconds after which the search for processes ends, after which reading ends, and between two lines of progress.
+SEARCH_SECONDS = 30.0
+READ_SECONDS = 60.0
 PROGRESS = 5.0
-# Limits of interest, as shares of a huge page; the one in force, and the highest, are added.
+# Thresholds of interest, as shares of a huge page; the one in force, and the highest, are added.
 SHARES = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9)
-# The true value is outside of what is stated with this probability at most.
+# The maximum probability that the true value is outside of the interval.
 RISK = 0.05
 LARGEST = 10
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One huge page: whose it is, its zero-filled pages, and the share of it that counts."""
+    """One huge page: its process, its zero-filled pages, and the share of it that counts."""
 
     pid: int
     zeros: int
@@ -48,10 +48,10 @@ class Reading:
 
 
 @dataclass
-class Limit:
-    """What a limit would do. Errors are half widths of an interval of 95 %; None means that nothing was read."""
+class Threshold:
+    """The effect of a threshold. Errors are half widths of a 95 % interval; None means that nothing was read."""
 
-    max_ptes_none: int
+    pages: int
     in_force: bool
     split: int | None
     split_error: int | None
@@ -69,7 +69,7 @@ class Subject:
     read: int
     zero_bytes: int | None
     zero_bytes_error: int | None
-    limits: list[Limit] = field(default_factory=list)
+    thresholds: list[Threshold] = field(default_factory=list)
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Estimate:
 def run(system: System, thp: Thp, pid: int | None, group: str | None, samples: int) -> Estimate:
     began, cpu = time.monotonic(), _cpu()
     if thp.huge_page_bytes is None or thp.subpages is None:
-        raise UserError("there are no transparent huge pages here to estimate", "run this on a kernel that has them")
+        raise UserError("this kernel has no transparent huge pages to estimate", "run this on a kernel that has them")
     scope, pids = _scope(system, pid, group)
     found, unseen = _processes(pids, thp.huge_page_bytes, pid is not None, began)
     readings: list[Reading] = []
@@ -102,10 +102,10 @@ def run(system: System, thp: Thp, pid: int | None, group: str | None, samples: i
             raise _not_allowed("the kernel hides where memory is") from None
         except OSError as error:
             raise _not_allowed(f"{error.filename or 'memory'}: {error.strerror}") from None
-    subpages, limits = thp.subpages, limits_of_interest(thp.subpages, thp.limit)
-    total = _subject(None, "all", found, readings, complete, thp, limits)
+    subpages, thresholds = thp.subpages, thresholds_of_interest(thp.subpages, thp.threshold)
+    total = _subject(None, "all", found, readings, complete, thp, thresholds)
     by_size = sorted(found, key=lambda one: one.huge_bytes, reverse=True)[:LARGEST]
-    largest = [_subject(one.pid, one.name, [one], readings, complete, thp, limits) for one in by_size]
+    largest = [_subject(one.pid, one.name, [one], readings, complete, thp, thresholds) for one in by_size]
     return Estimate(
         scope=scope,
         total=total,
@@ -138,24 +138,24 @@ def _scope(system: System, pid: int | None, group: str | None) -> tuple[str, lis
 
 
 def _processes(pids: Sequence[int], huge: int, required: bool, began: float) -> tuple[list[Process], int]:
-    """Return the processes that can be looked at, and how many were not. This one itself is left out."""
+    """Return the processes with their mappings, and how many could not be read. Leave out this process."""
     found: list[Process] = []
     unseen = 0
     progress = Progress(began)
     for number, pid in enumerate(pids):
-        if time.monotonic() - began > LOOKING:
+        if time.monotonic() - began > SEARCH_SECONDS:
             return found, unseen + len(pids) - number
-        progress.tell(f"{number} of {len(pids)} processes looked at")
+        progress.report(f"{number} of {len(pids)} processes searched")
         if pid == os.getpid() and not required:
             continue
         try:
             found.append(process(pid, huge))
         except (FileNotFoundError, ProcessLookupError):
             if required:
-                raise UserError(f"there is no process {pid}", "give --pid a process that runs") from None
+                raise UserError(f"there is no process {pid}", "pass --pid a running process") from None
         except OSError as error:
             if required:
-                raise UserError(f"process {pid} may not be looked at: {error.strerror}", "run this as root") from None
+                raise UserError(f"process {pid} cannot be read: {error.strerror}", "run this as root") from None
             unseen += 1
     return found, unseen
 
@@ -164,25 +164,25 @@ class Progress:
     """A line on standard error every few seconds."""
 
     def __init__(self, began: float) -> None:
-        self._told = began
+        self._reported = began
 
-    def tell(self, what: str) -> None:
+    def report(self, what: str) -> None:
         now = time.monotonic()
-        if now - self._told > PROGRESS:
-            self._told = now
+        if now - self._reported > PROGRESS:
+            self._reported = now
             print(f"estimate: {what}", file=sys.stderr, flush=True)
 
 
 def sample(memory: Memory, found: Sequence[Process], samples: int, began: float) -> tuple[list[Reading], bool]:
-    """Read huge pages at random; the second value says whether all there are were read."""
+    """Read huge pages in random order; the second value is True if that was all of them."""
     areas = [(one.pid, area) for one in found for area in one.areas]
     ends = list(itertools.accumulate(area.ranges for _, area in areas))
     readings: list[Reading] = []
     progress = Progress(began)
     for number in _in_random_order(ends[-1], samples * TRIES):
-        if len(readings) >= samples or time.monotonic() - began > SECONDS:
+        if len(readings) >= samples or time.monotonic() - began > READ_SECONDS:
             return readings, False
-        progress.tell(f"{len(readings)} of {samples} huge pages read")
+        progress.report(f"{len(readings)} of {samples} huge pages read")
         at = bisect.bisect_right(ends, number)
         pid, area = areas[at]
         reading = _read(memory, pid, area.first + (number - ends[at] + area.ranges) * memory.huge)
@@ -196,13 +196,13 @@ def _in_random_order(count: int, at_most: int) -> Iterator[int]:
 
 
 def _read(memory: Memory, pid: int, address: int) -> Reading | None:
-    """Read a huge page, if there is one; what goes away in the meantime is none."""
+    """Read the huge page at an address; None if there is none, or it disappears meanwhile."""
     try:
         frame = memory.huge_page(pid, address)
         if frame is None:
             return None
         zeros = memory.zero_pages(pid, address)
-        # What was split or moved while it was read says nothing about a huge page.
+        # If the kernel split or moved it meanwhile, the content read may not be that of a huge page.
         if zeros is None or memory.huge_page(pid, address) != frame:
             return None
         return Reading(pid, zeros, 1 / memory.mappings(frame))
@@ -210,11 +210,11 @@ def _read(memory: Memory, pid: int, address: int) -> Reading | None:
         return None
 
 
-def limits_of_interest(subpages: int, in_force: int | None) -> list[tuple[int, bool]]:
-    limits = {int(subpages * share) for share in SHARES} | {subpages - 1}
+def thresholds_of_interest(subpages: int, in_force: int | None) -> list[tuple[int, bool]]:
+    thresholds = {int(subpages * share) for share in SHARES} | {subpages - 1}
     if in_force is not None:
-        limits.add(in_force)
-    return [(limit, limit == in_force) for limit in sorted(limits)]
+        thresholds.add(in_force)
+    return [(threshold, threshold == in_force) for threshold in sorted(thresholds)]
 
 
 def _subject(
@@ -224,13 +224,13 @@ def _subject(
     readings: Sequence[Reading],
     complete: bool,
     thp: Thp,
-    limits: Sequence[tuple[int, bool]],
+    thresholds: Sequence[tuple[int, bool]],
 ) -> Subject:
     assert thp.huge_page_bytes is not None and thp.subpages is not None
     huge, subpages = thp.huge_page_bytes, thp.subpages
     mine = readings if pid is None else [reading for reading in readings if reading.pid == pid]
     huge_bytes = sum(one.huge_bytes for one in processes)
-    # What was counted beats what smaps said a moment before.
+    # The number of huge pages read is more recent than smaps.
     count = len(mine) if complete else huge_bytes // huge
 
     def scaled(values: list[float], unit: int) -> tuple[int | None, int | None]:
@@ -243,18 +243,18 @@ def _subject(
     subject = Subject(
         pid, name, huge_bytes, len(mine), *scaled([one.weight * one.zeros / subpages for one in mine], huge)
     )
-    for limit, in_force in limits:
-        split = scaled([one.weight * (one.zeros > limit) for one in mine], 1)
-        given = scaled([one.weight * (one.zeros > limit) * one.zeros / subpages for one in mine], huge)
-        subject.limits.append(Limit(limit, in_force, *split, *given))
+    for threshold, in_force in thresholds:
+        split = scaled([one.weight * (one.zeros > threshold) for one in mine], 1)
+        given = scaled([one.weight * (one.zeros > threshold) * one.zeros / subpages for one in mine], huge)
+        subject.thresholds.append(Threshold(threshold, in_force, *split, *given))
     return subject
 
 
 def bound(values: Sequence[float], risk: float = RISK) -> float:
-    """Return how far the mean of such a sample is from the true one, except with probability `risk`.
+    """Return how far the mean of a sample is from the true one, except with probability `risk`.
 
-    This is the empirical Bernstein bound of Maurer and Pontil for values from 0 to 1, on both sides. Unlike the normal
-    approximation it does not call a small sample exact because all of it looks alike.
+    This is the two-sided empirical Bernstein bound of Maurer and Pontil for values from 0 to 1. Unlike the normal
+    approximation, it does not call a small sample exact because all its values are equal.
     """
     count = len(values)
     if count < 2:

@@ -1,4 +1,4 @@
-"""All that is known about a host, before it is judged."""
+"""Everything that thp-validate collects about a host before it runs the checks."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Facts:
     unseen: dict[str, str] = field(default_factory=dict)
 
 
-def gather(system: System) -> Facts:
+def collect(system: System) -> Facts:
     return Facts(
-        host=host.look(system),
-        kernel=kernel.look(system),
-        thp=thp.look(system),
-        profile=profile.look(system),
-        counters=counters.look(system),
+        host=host.collect(system),
+        kernel=kernel.collect(system),
+        thp=thp.collect(system),
+        profile=profile.collect(system),
+        counters=counters.collect(system),
         sysfs=system.path("/sys/kernel").is_dir(),
         unseen=system.unseen,
     )

@@ -1,4 +1,4 @@
-"""What host this is, and with which eyes it is looked at."""
+"""Which host this is, and whether root runs the checks, inside a container or outside."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Host:
     root: bool
 
 
-def look(system: System) -> Host:
+def collect(system: System) -> Host:
     release = system.read("/etc/os-release") or system.read("/usr/lib/os-release") or ""
     pretty = re.search(r'^PRETTY_NAME="?([^"\n]*)', release, re.MULTILINE)
     meminfo = system.read("/proc/meminfo") or ""

@@ -1,11 +1,11 @@
-"""What every JUnit suite of selftests has in common, the gate's and thp-validate's."""
+"""JUnit output of selftests, shared by the gate and thp-validate."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from .judge import Outcome
 from .ktap import SKIP
+from .outcomes import Outcome
 
 TOTALS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
@@ -20,7 +20,7 @@ def add(suite: ET.Element, test: Outcome) -> None:
 
 
 def finished(suite: ET.Element) -> str:
-    """Return the file of a suite that is complete, with its totals."""
+    """Return the content of the JUnit file of a complete suite, with its totals."""
     suite.set("tests", str(len(suite)))
     for total, tag in TOTALS.items():
         suite.set(total, str(len(suite.findall(f"*/{tag}"))))

@@ -1,4 +1,4 @@
-"""Which kernel runs, and whether it is what was packaged and signed."""
+"""Which kernel runs, and whether it matches its signed package."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 from .system import System
 
-VARIANT = re.compile(r"\+thp(\.debug)?$")
-NORMAL, DEBUG, OTHER = "kernel-thp", "kernel-thp-debug", "other"
+CLOUD, SERVER, DEBUG, OTHER = "cloud", "server", "debug", "other"
+# How `uname -r` of each flavour ends, and its package.
+SUFFIXES = {"+thp.cloud": CLOUD, "+thp": SERVER, "+thp.debug": DEBUG}
+PACKAGES = {CLOUD: "kernel-thp-cloud", SERVER: "kernel-thp", DEBUG: "kernel-thp-debug"}
 KEY = re.compile(r"Key (?:ID|Fingerprint:?) ([0-9a-fA-F]{8,})")
-# What `rpm -V` prints before a file: nine tests, `.` passed, `?` could not be done, a letter failed.
+# What `rpm -V` prints before a file name, nine tests: `.` passed, `?` could not run, a letter failed.
 ATTRIBUTES = re.compile(r"^(missing|[.?A-Z5]{8,9})\s+(?:[a-z] )?\s*(/.*)$")
 NOT_ALLOWED = "(Permission denied)"
 
@@ -19,7 +21,7 @@ NOT_ALLOWED = "(Permission denied)"
 @dataclass
 class Kernel:
     uname: str = ""
-    variant: str = OTHER
+    flavour: str = OTHER
     nevra: str | None = None
     signature: str | None = None
     key_known: bool | None = None
@@ -30,11 +32,9 @@ class Kernel:
     command_line: list[str] = field(default_factory=list)
 
 
-def look(system: System) -> Kernel:
+def collect(system: System) -> Kernel:
     kernel = Kernel(uname=system.word("/proc/sys/kernel/osrelease") or "")
-    match = VARIANT.search(kernel.uname)
-    if match:
-        kernel.variant = DEBUG if match.group(1) else NORMAL
+    kernel.flavour = flavour(kernel.uname)
     tainted = system.word("/proc/sys/kernel/tainted") or ""
     kernel.tainted = int(tainted) if tainted.isdecimal() else None
     words = (system.read("/proc/cmdline") or "").split()
@@ -46,6 +46,10 @@ def look(system: System) -> Kernel:
     return kernel
 
 
+def flavour(uname: str) -> str:
+    return next((name for suffix, name in SUFFIXES.items() if uname.endswith(suffix)), OTHER)
+
+
 def _configuration(system: System, uname: str) -> str | None:
     for name in (f"/lib/modules/{uname}/config", f"/boot/config-{uname}"):
         content = system.bytes_of(name)
@@ -55,11 +59,11 @@ def _configuration(system: System, uname: str) -> str | None:
 
 
 def _package(system: System, kernel: Kernel) -> None:
-    """Ask rpm; a container has an rpm database of its own, which knows nothing of the host's kernel."""
-    if kernel.variant == OTHER or system.container():
+    """Collect from rpm, except in a container: its rpm database does not have the host's kernel."""
+    if kernel.flavour == OTHER or system.container():
         return
     image = f"/lib/modules/{kernel.uname}/vmlinuz"
-    owner = system.ask(["rpm", "-qf", "--qf", "%{NAME} %{NEVRA} %{EVR}\n", image])
+    owner = system.run(["rpm", "-qf", "--qf", "%{NAME} %{NEVRA} %{EVR}\n", image])
     if owner is None:
         return
     if owner.code != 0:
@@ -68,62 +72,62 @@ def _package(system: System, kernel: Kernel) -> None:
             system.unseen["rpm"] = failures[0]
         return
     name, kernel.nevra, release = owner.text.split()[:3]
-    kernel.signature = signature(_said(system, "-qi", kernel.nevra))
-    keys = _said(system, "-q", "--qf", "%{VERSION}\n", "gpg-pubkey").split()
+    kernel.signature = signature(_output(system, "-qi", kernel.nevra))
+    keys = _output(system, "-q", "--qf", "%{VERSION}\n", "gpg-pubkey").split()
     kernel.key_known = None if kernel.signature is None else key_known(kernel.signature, keys)
     modules = f"{name[: -len('core')]}modules-{release}"
     parts = [part for part in (kernel.nevra, modules) if _installed(system, part)]
-    verified = system.ask(["rpm", "-V", "--nodeps", "--noscripts", *parts])
+    verified = system.run(["rpm", "-V", "--nodeps", "--noscripts", *parts])
     if verified is None:
         return
-    changed, unread, said = changes(verified.text)
+    changed, unread, messages = changes(verified.text)
     for path in unread:
         system.unseen[path] = "not readable, so rpm could not verify it"
-    if said:
-        system.unseen["rpm -V"] = said[0]
+    if messages:
+        system.unseen["rpm -V"] = messages[0]
     else:
         kernel.changed = changed
 
 
-def _said(system: System, *question: str) -> str:
-    answer = system.ask(["rpm", *question])
-    return answer.text if answer and answer.code == 0 else ""
+def _output(system: System, *options: str) -> str:
+    output = system.run(["rpm", *options])
+    return output.text if output and output.code == 0 else ""
 
 
 def _installed(system: System, package: str) -> bool:
-    answer = system.ask(["rpm", "-q", package])
-    return answer is not None and answer.code == 0
+    output = system.run(["rpm", "-q", package])
+    return output is not None and output.code == 0
 
 
-def failed(said: str) -> list[str]:
-    """Return how rpm itself failed: it also calls a file not owned when it cannot open its database."""
-    errors = [line for line in said.splitlines() if line.startswith("error:")]
+def failed(text: str) -> list[str]:
+    """Return the errors of rpm itself: it also reports a file as not owned when it cannot open its database."""
+    errors = [line for line in text.splitlines() if line.startswith("error:")]
     return [
         line for line in errors if not (line.startswith("error: file ") and line.endswith("No such file or directory"))
     ]
 
 
 def signature(information: str) -> str | None:
-    """Return the signature out of `rpm -qi`; newer rpm puts it on a line of its own."""
+    """Return the signature from `rpm -qi`; newer rpm prints it on its own line."""
     match = re.search(r"^Signature\s*:\s*(\S.*)$", information, re.MULTILINE)
     return match.group(1).strip() if match and KEY.search(match.group(1)) else None
 
 
 def key_known(signed: str, keys: list[str]) -> bool:
-    """Say whether the key of a signature is among the versions of the gpg-pubkey packages, short or long ids."""
+    """Return whether the key of a signature is among the versions of the gpg-pubkey packages, short or long ids."""
     match = KEY.search(signed)
     return match is not None and match.group(1).lower()[-8:] in [key.lower()[-8:] for key in keys]
 
 
 def changes(verified: str) -> tuple[list[str], list[str], list[str]]:
-    """Return the files that `rpm -V` finds changed, those it could not read, and what it said besides."""
-    changed, unread, said = [], [], []
+    """Return the files that `rpm -V` finds changed, those it could not read, and its other messages."""
+    changed, unread, messages = [], [], []
     for line in verified.splitlines():
         match = ATTRIBUTES.match(line)
         if match is None:
-            said += [line.strip()] if line.strip() else []
+            messages += [line.strip()] if line.strip() else []
         elif set(match.group(1)) <= {".", "?"} or line.endswith(NOT_ALLOWED):
             unread.append(match.group(2).replace(NOT_ALLOWED, "").rstrip())
         else:
             changed.append(f"{match.group(2)} ({match.group(1)})")
-    return changed, unread, said
+    return changed, unread, messages

@@ -1,4 +1,4 @@
-"""Read KTAP 1 and TAP 13/14 output strictly: what is missing, cut off or counted wrong is a problem, never a pass."""
+"""Parse KTAP 1 and TAP 13/14 output strictly: missing, truncated or miscounted tests are a problem, never a pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 VERSION = re.compile(r"^K?TAP version (\d+)\s*$")
 PLAN = re.compile(r"^1\.\.(\d+)\s*(?:# *SKIP\b[: ]*(.*))?$", re.IGNORECASE)
 RESULT = re.compile(r"^(not )?ok (\d+)(?:\s+(?:- )?(.*))?$")
-# The directives KTAP defines, as test programs print them, and the exit code of kselftest's runner.
+# The directives of KTAP as test programs print them, and the exit code that kselftest's runner adds.
 DIRECTIVE = re.compile(r"(?:^|\s)# *(?:(SKIP|TODO|XFAIL|TIMEOUT|ERROR)\b[: ]*(.*)|(exit=\d+.*))$", re.IGNORECASE)
 BAIL = re.compile(r"^Bail out!\s*(.*)$")
 KNOWN_VERSIONS = {"KTAP version 1", "TAP version 13", "TAP version 14"}
@@ -48,7 +48,7 @@ class _Level:
 
 
 def _unnest(line: str) -> tuple[int, str]:
-    """Return how deep a line is nested and what it says: KTAP indents by two spaces, kselftest's runner by `# `."""
+    """Return the nesting depth of a line and its text: KTAP indents by two spaces, kselftest's runner by `# `."""
     depth = 0
     while line.startswith(("# ", "  ")):
         line = line[2:]
@@ -67,13 +67,13 @@ class _Parser:
         self.report.problems.append(text)
 
     def level(self, depth: int) -> _Level:
-        """Return the open level of this depth, opening it if need be."""
+        """Return the open level of this depth; open it if necessary."""
         if not self.levels or self.levels[-1].depth < depth:
             self.levels.append(_Level(depth))
         return self.levels[-1]
 
     def close(self, depth: int) -> list[Test]:
-        """Close all levels deeper than this, and return the tests of the one just below."""
+        """Close all levels deeper than this, and return the tests of the last one closed."""
         tests: list[Test] = []
         while self.levels and self.levels[-1].depth > depth:
             level = self.levels.pop()
@@ -148,7 +148,7 @@ class _Parser:
         level.tests.append(test)
 
     def why(self, name: str) -> str:
-        """Return what was said about a test that failed: its own remark if there is one, else the last remark."""
+        """Return why a test failed: the message that starts with its name if there is one, else the last message."""
         own = [note[len(name) + 2 :] for note in self.notes if note.startswith(f"{name}: ")]
         return own[0] if own else self.notes[-1] if self.notes else ""
 
@@ -163,7 +163,7 @@ class _Parser:
 
 
 def parse(lines: Sequence[str], stamps: Sequence[float] | None = None) -> Report:
-    """Parse a complete output. With a time stamp for each line, every test gets the time since the result before it."""
+    """Parse a complete output. With a time stamp per line, each test gets the time since the previous result."""
     parser = _Parser()
     for line, now in zip(lines, stamps or [0.0] * len(lines)):
         parser.line(line, now)

@@ -1,4 +1,4 @@
-"""Where a process has huge pages, by /proc/PID/smaps, /proc/PID/pagemap and /proc/kpageflags. Reads only."""
+"""Find the huge pages of a process by /proc/PID/smaps, /proc/PID/pagemap and /proc/kpageflags. Reads only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRESENT = 1 << 63
 FRAME = (1 << 55) - 1
 ANON, HEAD, TAIL = 1 << 12, 1 << 15, 1 << 16
 WORD = 8
-# As many files as are kept open at once.
+# The maximum number of files open at once.
 OPEN_FILES = 128
 
 
@@ -25,7 +25,7 @@ class Hidden(Exception):
 
 @dataclass(frozen=True)
 class Area:
-    """A mapping with huge pages: the aligned ranges in it that could be one, and how many bytes are."""
+    """A mapping with huge pages: the aligned ranges that could be a huge page, and the bytes that are."""
 
     first: int
     ranges: int
@@ -37,7 +37,7 @@ class Process:
     pid: int
     name: str
     areas: list[Area] = field(default_factory=list)
-    # Huge pages that are left alone: locked in memory, or watched by userfaultfd, where a read could wait for ever.
+    # Huge pages not read: locked in memory, or watched by userfaultfd, where a read could block forever.
     locked_bytes: int = 0
     watched_bytes: int = 0
 
@@ -51,7 +51,7 @@ class Process:
 
 
 def process(pid: int, huge: int, proc: Path = Path("/proc")) -> Process:
-    """Return where a process has anonymous huge pages. Raises OSError when it is gone or may not be looked at."""
+    """Return where a process has anonymous huge pages. Raise OSError when it is gone or not readable."""
     name = (proc / str(pid) / "comm").read_text(errors="replace").strip()
     found = Process(pid, name)
     for start, end, huge_bytes, flags in _mappings((proc / str(pid) / "smaps").read_text(errors="replace")):
@@ -83,7 +83,7 @@ def _mappings(smaps: str) -> Iterator[tuple[int, int, int, set[str]]]:
 
 
 class Memory:
-    """The memory of processes, and the frames below it."""
+    """The memory of processes, and its page frames."""
 
     def __init__(self, page: int, huge: int) -> None:
         self.page = page
@@ -122,7 +122,7 @@ class Memory:
         return array("Q", os.pread(handle, count * WORD, index * WORD))
 
     def huge_page(self, pid: int, address: int) -> int | None:
-        """Return the first frame of the anonymous huge page that is mapped whole at an address, or None."""
+        """Return the first frame of the anonymous huge page fully mapped at an address, or None."""
         pagemap = self._file(pid, "pagemap")
         head = self._words(pagemap, address // self.page, 1)
         if not head or not head[0] & PRESENT:

@@ -1,58 +1,58 @@
-"""The tuned profile: what tuned says is active, and whether it finds its values in force."""
+"""The tuned profile: which one is active, and whether tuned verifies its values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .system import Answer, System
+from .system import Output, System
 
 OURS = ("thp-shrinker", "thp-shrinker-tight")
 BASELINE = "thp-baseline"
 ACTIVE = "Current active profile:"
 PRESET = "Preset profile:"
-# The word before it is misspelt in tuned 2.20, and may not be in others.
+# tuned 2.20 misspells the word before it, and other versions need not.
 SUCCEEDED = " succeeded"
 FAILED = "Verification failed"
 
 
 @dataclass
 class Profile:
-    """`at_boot` is None when systemd could not be asked; `verified` when tuned could not, with why it is in `said`."""
+    """`at_boot` is None when systemctl could not run; `verified` when tuned gave no verdict, see `message`."""
 
     installed: bool = False
     running: bool = False
     at_boot: bool | None = None
     active: list[str] = field(default_factory=list)
     verified: bool | None = None
-    said: str = ""
+    message: str = ""
 
     @property
     def ours(self) -> str | None:
         return next((name for name in self.active if name in OURS), None)
 
 
-def look(system: System) -> Profile:
+def collect(system: System) -> Profile:
     profile = Profile()
     if system.container():
         return profile
-    active = system.ask(["tuned-adm", "active"])
+    active = system.run(["tuned-adm", "active"])
     if active is None:
         return profile
     profile.installed = True
     profile.running, profile.active = names(active)
-    enabled = system.ask(["systemctl", "is-enabled", "tuned"])
+    enabled = system.run(["systemctl", "is-enabled", "tuned"])
     profile.at_boot = None if enabled is None else enabled.code == 0
     if profile.running and profile.active:
-        verify = system.ask(["tuned-adm", "verify"])
+        verify = system.run(["tuned-adm", "verify"])
         if verify is not None:
-            profile.verified, profile.said = verdict(verify)
+            profile.verified, profile.message = verdict(verify)
     return profile
 
 
-def names(answer: Answer) -> tuple[bool, list[str]]:
-    """Return whether the daemon runs, and the profiles: those in force, or else those it would start with."""
+def names(output: Output) -> tuple[bool, list[str]]:
+    """Return whether the daemon runs, and its profiles: the active ones, else those it would start with."""
     running, found = True, []
-    for line in answer.text.splitlines():
+    for line in output.text.splitlines():
         if line.startswith(ACTIVE):
             found = line[len(ACTIVE) :].split()
         elif line.startswith(PRESET):
@@ -62,9 +62,9 @@ def names(answer: Answer) -> tuple[bool, list[str]]:
     return running, found
 
 
-def verdict(answer: Answer) -> tuple[bool | None, str]:
-    """Read the verdict out of the text: the exit code alone is the same when tuned could not be asked."""
-    said = " ".join(answer.text.split())
-    if answer.code == 0 and SUCCEEDED in answer.text:
-        return True, said
-    return (False if FAILED in answer.text else None), said
+def verdict(output: Output) -> tuple[bool | None, str]:
+    """Read the verdict from the text: tuned-adm exits with the same code when it cannot reach the daemon."""
+    message = " ".join(output.text.split())
+    if output.code == 0 and SUCCEEDED in output.text:
+        return True, message
+    return (False if FAILED in output.text else None), message

@@ -1,4 +1,4 @@
-"""The forms of the result: the JSON object (thp-validate.schema.json), JUnit, and what a human reads."""
+"""The output formats: the JSON object (thp-validate.schema.json), JUnit, and text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import datetime
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from . import checks as judgement
 from . import junit, taint
-from .checks import Check
+from .checks import SKIPPED, UNSEEN, Check, verdict
 from .estimate import Estimate, Subject
 from .facts import Facts
 
@@ -23,14 +22,14 @@ def as_json(facts: Facts, checks: list[Check]) -> dict[str, Any]:
     known = taint.flags(facts.kernel.tainted or 0)
     kernel["taints"] = [{"letter": flag.letter, "meaning": flag.meaning} for flag in known]
     thp = dataclasses.asdict(facts.thp)
-    thp["limit"] = facts.thp.limit
+    thp["threshold"] = facts.thp.threshold
     tests = facts.selftests and {**dataclasses.asdict(facts.selftests), "accepted": facts.selftests.accepted}
     return {
         "schema": SCHEMA,
         "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "verdict": judgement.verdict(checks),
+        "verdict": verdict(checks),
         "reasons": [
-            {"id": check.id, "verdict": check.verdict, "what": check.what, "todo": check.todo}
+            {"id": check.id, "verdict": check.verdict, "what": check.what, "hint": check.hint}
             for check in checks
             if check.verdict != taint.OK
         ],
@@ -48,16 +47,16 @@ def as_json(facts: Facts, checks: list[Check]) -> dict[str, Any]:
 
 
 def as_junit(facts: Facts, checks: list[Check]) -> str:
-    """Return a JUnit suite. What could not be seen is an error, not a skip: CI systems take a skip for good."""
+    """Return a JUnit suite. An unseen check is an error, not a skip: CI systems count a skip as good."""
     suite = ET.Element("testsuite", name="thp-validate", hostname=facts.host.name)
     for check in checks:
         case = ET.SubElement(suite, "testcase", classname="thp-validate", name=check.id)
-        if check.result == judgement.UNSEEN:
-            ET.SubElement(case, "error", message=f"{check.what}; {check.todo}")
-        elif check.result == judgement.SKIPPED:
+        if check.result == UNSEEN:
+            ET.SubElement(case, "error", message=f"{check.what}; {check.hint}")
+        elif check.result == SKIPPED:
             ET.SubElement(case, "skipped", message=check.what)
         elif check.result != taint.OK:
-            ET.SubElement(case, "failure", message=f"{check.result}: {check.what}; {check.todo}")
+            ET.SubElement(case, "failure", message=f"{check.result}: {check.what}; {check.hint}")
     for test in facts.selftests.tests if facts.selftests else []:
         junit.add(suite, test)
     return junit.finished(suite)
@@ -65,20 +64,20 @@ def as_junit(facts: Facts, checks: list[Check]) -> str:
 
 def as_text(facts: Facts, checks: list[Check]) -> str:
     kernel, thp = facts.kernel, facts.thp
-    limit = "no shrinker" if thp.limit is None else f"limit {thp.limit} of {thp.subpages}"
+    threshold = "no shrinker" if thp.threshold is None else f"threshold {thp.threshold} of {thp.subpages}"
     switched = "" if thp.shrink_underused is None else f", shrinker {'on' if thp.shrink_underused else 'off'}"
     lines = [
         f"host      {facts.host.name}" + (f", {facts.host.os}" if facts.host.os else ""),
         f"kernel    {kernel.uname}" + (f", {kernel.nevra}" if kernel.nevra else ""),
-        f"THP       {thp.enabled_in_force or 'none'}{switched}, {limit}" if thp.present else "THP       none",
+        f"THP       {thp.enabled_in_force or 'none'}{switched}, {threshold}" if thp.present else "THP       none",
         f"profile   {' '.join(facts.profile.active) or 'none'}"
-        + (", but tuned does not run" if facts.profile.installed and not facts.profile.running else ""),
+        + (", but tuned is not running" if facts.profile.installed and not facts.profile.running else ""),
     ]
     if facts.host.anon_huge_bytes is not None and facts.host.memory_bytes:
         lines.append(f"in use    {_mib(facts.host.anon_huge_bytes)} of {_mib(facts.host.memory_bytes)} as huge pages")
     for check in checks:
         if check.verdict != taint.OK:
-            lines += ["", f"{check.result:<12}{check.id}: {check.what}", f"{'to do':<12}{check.todo}"]
+            lines += ["", f"{check.result:<12}{check.id}: {check.what}", f"{'hint':<12}{check.hint}"]
     if facts.watch:
         changed = {name: value for name, value in sorted(facts.watch.change.items()) if value}
         lines += ["", f"in {facts.watch.seconds:.1f} s:"]
@@ -92,7 +91,7 @@ def as_text(facts: Facts, checks: list[Check]) -> str:
         lines += ["", *_estimate(facts.estimate)]
     if facts.unseen:
         lines += ["", "not seen:", *(f"  {name}: {why}" for name, why in sorted(facts.unseen.items()))]
-    return "\n".join([*lines, "", judgement.verdict(checks)])
+    return "\n".join([*lines, "", verdict(checks)])
 
 
 def _estimate(found: Estimate) -> list[str]:
@@ -100,22 +99,23 @@ def _estimate(found: Estimate) -> list[str]:
     lines = [f"estimate for {found.scope}: {_mib(total.huge_bytes)} in anonymous huge pages"]
     if total.huge_bytes:
         lines.append(f"  zero-filled: {_range(total.zero_bytes, total.zero_bytes_error)}")
-        lines.append(f"  {'limit':>7} {'split':>16}  gives back")
-        for limit in total.limits:
-            split = "unknown" if limit.split is None else str(limit.split)
-            split += f" ± {limit.split_error}" if limit.split_error else ""
-            mark = "  <- in force" if limit.in_force else ""
-            lines.append(f"  {limit.max_ptes_none:>7} {split:>16}  {_range(limit.bytes, limit.bytes_error)}{mark}")
+        lines.append(f"  {'threshold':>9} {'split':>16}  reclaims")
+        for threshold in total.thresholds:
+            split = "unknown" if threshold.split is None else str(threshold.split)
+            split += f" ± {threshold.split_error}" if threshold.split_error else ""
+            mark = "  <- in force" if threshold.in_force else ""
+            freed = _range(threshold.bytes, threshold.bytes_error)
+            lines.append(f"  {threshold.pages:>9} {split:>16}  {freed}{mark}")
     if len(found.largest) > 1:
-        lines.append("  the largest processes: PID, huge pages, zero-filled of these")
+        lines.append("  the largest processes: PID, huge pages, zero-filled part of them")
         lines += [f"  {_process(one)}" for one in found.largest]
     if found.locked_bytes:
-        lines.append(f"  not counted: {_mib(found.locked_bytes)} locked in memory, which is left alone")
+        lines.append(f"  not counted: {_mib(found.locked_bytes)} locked in memory, never reclaimed")
     if found.watched_bytes:
         lines.append(f"  not counted: {_mib(found.watched_bytes)} watched by userfaultfd, not read")
     if found.unseen_processes:
-        lines.append(f"  not counted: {found.unseen_processes} processes not looked at: not allowed, or out of time")
-    how = "all of them" if found.complete else "a sample; ± is an interval of 95 %"
+        lines.append(f"  not counted: {found.unseen_processes} processes, without permission or out of time")
+    how = "all of them" if found.complete else "a sample; ± is a 95 % interval"
     lines.append(
         f"  read: {total.read} huge pages, {how}; {_mib(found.read_bytes)} in {found.seconds:.2f} s,"
         f" {found.cpu_seconds:.2f} s of processor time"

@@ -1,4 +1,4 @@
-"""Run the kselftest target `thp` of kernel-thp-selftests, and judge it as the gate does."""
+"""Run the kselftest target `thp` of kernel-thp-selftests, and evaluate it as the gate does."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .errors import UserError
-from .judge import Outcome, judge, parse_required, reasons
 from .ktap import SKIP, Report, parse
+from .outcomes import Outcome, evaluate, parse_required, reasons
 from .system import System
 
 FOLDER = Path("/usr/libexec/kselftests")
 INSTALL = "install kernel-thp-selftests"
-# One program's time; the longest takes less than a minute on two processors of a laptop.
+# For one program; the longest takes less than a minute on two processors of a laptop.
 PROGRAM_TIMEOUT = 900.0
-# What a program that is asked to end needs for putting the kernel's settings back.
+# A program that gets SIGTERM needs this long to restore the kernel's settings.
 GRACE = 30.0
 
 
@@ -37,15 +37,15 @@ class Selftests:
 
     @property
     def skips_only(self) -> bool:
-        """Say whether nothing is wrong but that required tests could not run here."""
+        """Return whether the only reasons are required tests that could not run here."""
         refused = [test for test in self.tests if not test.accepted]
         return len(self.reasons) == len(refused) and all(test.verdict == SKIP for test in refused)
 
 
 def run(system: System, folder: Path = FOLDER) -> Selftests:
-    """Run every listed program; what is wrong with running them at all is an error, before anything is started."""
+    """Run every listed program. Raise before the first one starts if none of them can run."""
     if os.geteuid() != 0:
-        raise UserError("--selftests changes kernel settings while it runs, for which it has to be root", "use sudo")
+        raise UserError("--selftests changes kernel settings while it runs, so it must run as root", "use sudo")
     if system.container():
         raise UserError("--selftests tests the kernel of the host, and this is a container", "run it on the host")
     programs = (system.read(str(folder / "kselftest-list.txt")) or "").split()
@@ -60,12 +60,12 @@ def run(system: System, folder: Path = FOLDER) -> Selftests:
         print(f"selftests: {number} of {len(programs)}: {program}", file=sys.stderr, flush=True)
         found[program], problem = _run_one(folder, program)
         problems += problem
-    tests = judge(required, found)
+    tests = evaluate(required, found)
     return Selftests(time.monotonic() - began, tests, problems + reasons(tests, found))
 
 
 def _run_one(folder: Path, program: str) -> tuple[Report, list[str]]:
-    """Run one program in a session of its own, so that nothing of it outlives an interrupt or the time limit."""
+    """Run one program in its own session: no process of it outlives an interrupt or the time limit."""
     child = subprocess.Popen(
         [str(folder / "run_kselftest.sh"), "-t", program],
         stdin=subprocess.DEVNULL,
@@ -82,8 +82,8 @@ def _run_one(folder: Path, program: str) -> tuple[Report, list[str]]:
         late.set()
         _end(child.pid)
 
-    limit = threading.Timer(PROGRAM_TIMEOUT, give_up)
-    limit.start()
+    timer = threading.Timer(PROGRAM_TIMEOUT, give_up)
+    timer.start()
     began = time.monotonic()
     lines, stamps = [], []
     try:
@@ -92,7 +92,7 @@ def _run_one(folder: Path, program: str) -> tuple[Report, list[str]]:
             stamps.append(time.monotonic() - began)
         child.wait()
     finally:
-        limit.cancel()
+        timer.cancel()
         if child.poll() is None:
             _end(child.pid)
             child.wait()
@@ -100,7 +100,7 @@ def _run_one(folder: Path, program: str) -> tuple[Report, list[str]]:
 
 
 def _end(session: int) -> None:
-    """Ask every process of a session to end, then end them. The runner's `timeout` makes a process group of its own."""
+    """Terminate every process of a session, then kill the rest. The runner's `timeout` makes its own process group."""
     deadline = time.monotonic() + GRACE
     number = signal.SIGTERM
     while members := _members(session):
@@ -113,7 +113,7 @@ def _end(session: int) -> None:
 
 
 def _members(session: int) -> list[int]:
-    """Return the processes of a session that still run: those that ended stay listed until their parent has noticed."""
+    """Return the running processes of a session, without those that only wait to be reaped."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""One host as this process sees it: files and programs, and what of them could not be seen."""
+"""Read files and run programs on this host, and record which of them were not available."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAM_TIMEOUT = 120.0
-# Files that container managers leave in what they run, and what to call them.
+# Files that container managers create in their containers, and the name of the manager.
 CONTAINER_MARKS = {"run/.containerenv": "podman", ".dockerenv": "docker"}
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a program said: both of its outputs, and its exit code."""
+class Output:
+    """What a program printed, stdout and stderr together, and its exit code."""
 
     code: int
     text: str
 
 
 class System:
-    """Reads below a root directory. Another root than `/` is a recorded tree, where no program can be asked."""
+    """Reads below a root directory. Any root but `/` is a recorded tree, where no program runs."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self.root = root
@@ -33,7 +33,7 @@ class System:
         return self.root / name.lstrip("/")
 
     def read(self, name: str) -> str | None:
-        """Return a file's text, or None: a file that is not there is no surprise, one that cannot be read is noted."""
+        """Return a file's text or None; record a file that exists but cannot be read."""
         try:
             return self.path(name).read_text(errors="replace")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -43,7 +43,7 @@ class System:
             return None
 
     def word(self, name: str) -> str | None:
-        """Return a file's text without the white space around it."""
+        """Return a file's text without surrounding white space."""
         text = self.read(name)
         return None if text is None else text.strip()
 
@@ -56,10 +56,10 @@ class System:
             self.unseen[name] = error.strerror or type(error).__name__
             return None
 
-    def ask(self, command: Sequence[str], timeout: float = PROGRAM_TIMEOUT) -> Answer | None:
-        """Run a program, in English; None if it is not there or did not end in time, which is noted."""
+    def run(self, command: Sequence[str], timeout: float = PROGRAM_TIMEOUT) -> Output | None:
+        """Run a program with messages in English. Return None and record why if it did not run or end in time."""
         if self.root != Path("/"):
-            self.unseen[command[0]] = "not asked: this is a recorded tree"
+            self.unseen[command[0]] = "not run: this is a recorded tree"
             return None
         try:
             done = subprocess.run(
@@ -76,20 +76,20 @@ class System:
         except FileNotFoundError:
             self.unseen[command[0]] = "not installed"
         except PermissionError:
-            self.unseen[command[0]] = "may not be run by this user"
+            self.unseen[command[0]] = "this user may not run it"
         except subprocess.TimeoutExpired:
             self.unseen[" ".join(command)] = f"did not end within {timeout:.0f} s"
         else:
-            return Answer(done.returncode, done.stdout)
+            return Output(done.returncode, done.stdout)
         return None
 
     def container(self) -> str | None:
-        """Return what kind of container this is, or None outside of one."""
-        told = self.word("/run/systemd/container")
-        if told:
-            return told
+        """Return the kind of container this is, or None outside of one."""
+        kind = self.word("/run/systemd/container")
+        if kind:
+            return kind
         environ = ""
-        # Only root of the host may, and that others may not is worth no note: the marks are enough nearly always.
+        # Only root may read it. Nothing is recorded for other users: the marks below identify nearly every container.
         with contextlib.suppress(OSError):
             environ = self.path("/proc/1/environ").read_text(errors="replace")
         for entry in environ.split("\0"):

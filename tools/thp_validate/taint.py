@@ -1,4 +1,4 @@
-"""The kernel's taint flags: which of them a supported host may carry."""
+"""The kernel's taint flags, and which of them a supported host may have."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Flag:
     verdict: str
 
 
-# A kernel that died a little, or whose memory or machine is in doubt, proves nothing about itself any more. What others
-# added to it makes it theirs to explain. The rest says nothing about this kernel.
+# Unsupported: the kernel oopsed, or its memory or machine may be faulty, so nothing it reports is reliable. Degraded:
+# somebody else's code or setting may explain a problem. The rest says nothing about this kernel.
 FLAGS = (
     Flag(0, "P", "a proprietary module was loaded", DEGRADED),
     Flag(1, "F", "a module was loaded by force", UNSUPPORTED),
@@ -42,7 +42,7 @@ FLAGS = (
 
 
 def flags(mask: int) -> list[Flag]:
-    """Return the flags of a mask; a bit nobody has named here is one of a later kernel."""
+    """Return the flags of a mask. A bit without a name here comes from a later kernel."""
     known = {flag.bit: flag for flag in FLAGS}
     bits = [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
     return [known.get(bit, Flag(bit, f"#{bit}", "a flag this program does not know", DEGRADED)) for bit in bits]

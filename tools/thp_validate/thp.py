@@ -1,4 +1,4 @@
-"""The state of transparent huge pages: what the kernel can do, and what it is set to."""
+"""Transparent huge pages: what the kernel supports, and its settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BRACKETS = re.compile(r"\[(\S+)\]")
 
 @dataclass
 class Thp:
-    """What is None is not there, or could not be seen."""
+    """None: not there, or not readable."""
 
     present: bool = False
     page_bytes: int = field(default_factory=lambda: os.sysconf("SC_PAGE_SIZE"))
@@ -34,19 +34,19 @@ class Thp:
 
     @property
     def enabled_in_force(self) -> str | None:
-        """Linux 6.8 and later have a switch for each size, which can override the general one."""
+        """Linux 6.8 and later have a switch per size, which can override the general one."""
         return self.enabled if self.size_enabled in (None, INHERIT) else self.size_enabled
 
     @property
-    def limit(self) -> int | None:
-        """The number of zero-filled pages above which a huge page is split, or None without a shrinker."""
+    def threshold(self) -> int | None:
+        """The number of zero-filled pages above which a huge page is underused; None without a shrinker."""
         if self.shrink_underused is None:
             return None
         own = self.underused_max_ptes_none
         return int(own) if own is not None and own != FOLLOWS else self.max_ptes_none
 
 
-def look(system: System) -> Thp:
+def collect(system: System) -> Thp:
     thp = Thp(present=system.path(SYSFS).is_dir())
     thp.huge_page_bytes = _number(system, "hpage_pmd_size")
     thp.enabled = _choice(system, "enabled")

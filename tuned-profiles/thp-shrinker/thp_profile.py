@@ -1,9 +1,9 @@
 #!/usr/bin/python3 -I
-"""What a profile of tuned-profiles-thp wants of the kernel, and whether the kernel does it.
+"""Compute the values of a profile of tuned-profiles-thp, write them, and verify that they are in force.
 
-Called by tuned only: `check`, `nodes` and `value` while it loads a profile; `start`, `verify` and `stop` by its script
-plugin, which passes the variables of the profile in the environment. Exit codes: 0 done, 1 not done or not as wanted,
-with a line for each reason on stderr (tuned puts them into its log), 2 called in another way.
+Only tuned calls this: `check`, `nodes` and `value` while it loads a profile; `start`, `verify` and `stop` from its
+script plugin, which passes the variables of the profile in the environment. Exit codes: 0 success, 1 failed or not in
+force, with one line per reason on stderr (tuned writes them to its log), 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 OPERATOR = Path("/etc/tuned/thp-shrinker-variables.conf")
 DEFAULTS = Path(__file__).with_name("defaults.conf")
-# Gone after a reboot, as the values are.
+# Lost at a reboot, like the values.
 ORIGINALS = Path("/run/tuned/thp-originals.json")
 CMDLINE = Path("/proc/cmdline")
 MODULES = Path("/lib/modules")
@@ -26,13 +26,14 @@ BOOT = Path("/boot")
 ACTIVE = (Path("/etc/tuned/active_profile"), Path("/etc/tuned/post_loaded_profile"))
 
 BASELINE = "thp-baseline"
-OWN_LIMIT = "underused_max_ptes_none"
-KHUGEPAGED_LIMIT = "khugepaged/max_ptes_none"
+OWN_THRESHOLD = "underused_max_ptes_none"
+KHUGEPAGED = "khugepaged/max_ptes_none"
 SWITCH = "shrink_underused"
 # tuned's vm plugin writes these.
 BY_TUNED = ("defrag", "enabled")
-NODES = (KHUGEPAGED_LIMIT, OWN_LIMIT, SWITCH, *BY_TUNED)
-VARIANT = "+thp"
+NODES = (KHUGEPAGED, OWN_THRESHOLD, SWITCH, *BY_TUNED)
+# In `uname -r` of every flavour of kernel-thp.
+OURS = "+thp"
 # The variables thp_active and thp_nodes of tuned.conf.
 LOADED_PROFILE = "TUNED_thp_active"
 LOADED_NODES = "TUNED_thp_nodes"
@@ -41,7 +42,7 @@ Values = dict[str, str]
 
 
 class Refused(Exception):
-    """Why a profile cannot be had here, in one line that says what to do."""
+    """Why a profile cannot load here and what to do about it, in one line."""
 
 
 def has(node: str) -> bool:
@@ -49,7 +50,7 @@ def has(node: str) -> bool:
 
 
 def read(node: str) -> str:
-    """Return the value of a file; of a list like `always [madvise] never`, the word in force."""
+    """Return the value of a file; from a list like `always [madvise] never`, the word in force."""
     text = (THP / node).read_text().strip()
     chosen = re.search(r"\[([^]]+)\]", text)
     return chosen[1] if chosen else text
@@ -60,15 +61,15 @@ def choices(node: str) -> list[str]:
 
 
 def base_pages() -> int:
-    """Return how many base pages a huge page has: 512 on x86_64, 8192 on arm64 with pages of 64 KiB."""
+    """Return the number of base pages in a huge page: 512 on x86_64, 8192 on arm64 with 64 KiB pages."""
     return int(read("hpage_pmd_size")) // os.sysconf("SC_PAGE_SIZE")
 
 
-# Settings: the package's, and the operator's over them
+# Settings: the package's defaults, overridden by the operator's
 
 
 def parse(path: Path) -> dict[str, Values]:
-    # No section is special: what is not known is refused by its name.
+    # No section is special: an unknown section is refused by its name.
     parser = configparser.ConfigParser(interpolation=None, default_section="")
     try:
         parser.read_string(path.read_text(encoding="utf-8"))
@@ -100,7 +101,7 @@ def validate(profile: str, found: Values) -> None:
         "enabled": enabled,
         "defrag": choices("defrag"),
         "threshold_percent": [str(number) for number in range(1, 100)],
-        "khugepaged": ["keep", "limit"],
+        "khugepaged": ["keep", "threshold"],
     }
     for name, value in found.items():
         if value not in allowed[name]:
@@ -109,7 +110,7 @@ def validate(profile: str, found: Values) -> None:
 
 
 def on_command_line() -> str | None:
-    """Return the last transparent_hugepage= of the kernel's command line."""
+    """Return the value of the last transparent_hugepage= on the kernel command line."""
     given = [word.partition("=")[2] for word in CMDLINE.read_text().split() if word.startswith("transparent_hugepage=")]
     return given[-1] if given else None
 
@@ -119,48 +120,51 @@ def by_number(release: str) -> list[str | int]:
 
 
 def distribution_default() -> str:
-    """Return how huge pages would be enabled on this host without us."""
+    """Return how this host would enable huge pages without kernel-thp."""
     fixed = on_command_line()
     if fixed:
         return fixed
     configs = {path.parent.name: path for path in MODULES.glob("*/config")}
     configs.update({path.name.removeprefix("config-"): path for path in BOOT.glob("config-*")})
-    for release in sorted((name for name in configs if VARIANT not in name), key=by_number, reverse=True):
+    for release in sorted((name for name in configs if OURS not in name), key=by_number, reverse=True):
         match = re.search(r"^CONFIG_TRANSPARENT_HUGEPAGE_(ALWAYS|MADVISE|NEVER)=y", configs[release].read_text(), re.M)
         if match:
             return match[1].lower()
-    raise Refused(f"no kernel of the distribution tells its default, set enabled in section [{BASELINE}] of {OPERATOR}")
+    raise Refused(f"no kernel of the distribution has a default, set enabled in section [{BASELINE}] of {OPERATOR}")
 
 
 def wanted(profile: str) -> Values:
-    """Return file -> value, in the order in which they are to be written."""
+    """Return file -> value, in the order in which to write them."""
     chosen = settings(profile)
     enabled = distribution_default() if chosen["enabled"] == "auto" else chosen["enabled"]
     by_tuned = {"defrag": chosen["defrag"], "enabled": enabled}
     if profile == BASELINE:
-        # A kernel with a limit of its own stands in for the distribution's kernel, which has no shrinker.
-        shrinker = {OWN_LIMIT: "khugepaged", SWITCH: "0"} if has(OWN_LIMIT) else {SWITCH: "1"} if has(SWITCH) else {}
-        return {KHUGEPAGED_LIMIT: str(base_pages() - 1), **shrinker, **by_tuned}
-    limit = str(base_pages() * int(chosen["threshold_percent"]) // 100)
-    limits = {OWN_LIMIT: limit} if has(OWN_LIMIT) else {KHUGEPAGED_LIMIT: limit}
-    if chosen["khugepaged"] == "limit":
-        limits[KHUGEPAGED_LIMIT] = limit
-    return {**limits, SWITCH: "1", **by_tuned}
+        # kernel-thp replaces the distribution's kernel, which has no shrinker. Linux 6.12 enables its own by default.
+        shrinker = {SWITCH: "1"} if has(SWITCH) else {}
+        if has(OWN_THRESHOLD):
+            shrinker = {OWN_THRESHOLD: "khugepaged", SWITCH: "0"}
+        return {KHUGEPAGED: str(base_pages() - 1), **shrinker, **by_tuned}
+    threshold = str(base_pages() * int(chosen["threshold_percent"]) // 100)
+    thresholds = {OWN_THRESHOLD: threshold} if has(OWN_THRESHOLD) else {KHUGEPAGED: threshold}
+    if chosen["khugepaged"] == "threshold":
+        thresholds[KHUGEPAGED] = threshold
+    return {**thresholds, SWITCH: "1", **by_tuned}
 
 
 # While tuned loads a profile
 
 
 def check(profile: str) -> str:
-    """Return why the profile cannot be had here, or `none`. tuned refuses the profile with these words."""
+    """Return why the profile cannot load here, or `none`. tuned prints this when it refuses the profile."""
     if not THP.is_dir():
         return "this kernel has no transparent huge pages"
     if profile != BASELINE and not has(SWITCH):
-        return f"Linux {os.uname().release} cannot give unused huge pages back, boot kernel-thp or Linux 6.12 or later"
+        release = os.uname().release
+        return f"Linux {release} has no underused shrinker, boot kernel-thp-cloud, kernel-thp, or Linux 6.12 or later"
     try:
         nodes = wanted(profile)
     except (Refused, OSError) as error:
-        # To tuned, these have a meaning of their own.
+        # These characters have a special meaning in tuned.
         return re.sub(r"[:${}\\]", "?", str(error))
     closed = [node for node in nodes if not os.access(THP / node, os.W_OK)]
     if closed:
@@ -172,7 +176,7 @@ def check(profile: str) -> str:
 
 
 def save_originals() -> None:
-    """Note what there is now, unless a daemon that was killed left its note: then what is there now is ours."""
+    """Save the current values, unless a killed daemon left a saved file: then the current values are the profile's."""
     if ORIGINALS.exists():
         return
     part = ORIGINALS.with_suffix(".part")
@@ -182,7 +186,7 @@ def save_originals() -> None:
 
 
 def write(values: Values) -> list[str]:
-    """Write what differs; return what went wrong."""
+    """Write the values that differ; return the problems."""
     problems = []
     for node, value in values.items():
         try:
@@ -214,7 +218,7 @@ def verify(profile: str, nodes: Values) -> list[str]:
     problems = []
     for node, value in nodes.items():
         if not has(node):
-            problems.append(f"{THP / node} is missing, is this another kernel than the profile was applied on?")
+            problems.append(f"{THP / node} is missing, was the profile applied on another kernel?")
         elif read(node) != value:
             problems.append(f"{THP / node} is {read(node)}, expected {value}{reason(node)}")
     problems += other_sizes(nodes["enabled"])
@@ -224,14 +228,14 @@ def verify(profile: str, nodes: Values) -> list[str]:
     if refusal != "none":
         problems.append(f"{profile} would be refused now: {refusal}")
     elif wanted(profile) != nodes:
-        problems.append(f"{profile} stands for other values than when it was applied, apply it again ({OPERATOR})")
+        problems.append(f"the values of {profile} changed since it was applied, apply it again ({OPERATOR})")
     return problems
 
 
 def reason(node: str) -> str:
     fixed = on_command_line()
     if node == "enabled" and fixed:
-        return f": fixed by transparent_hugepage={fixed} on the kernel command line, take that out and reboot"
+        return f": fixed by transparent_hugepage={fixed} on the kernel command line, remove that and reboot"
     names = " ".join(path.read_text() for path in ACTIVE if path.exists()).split()
     if len(names) > 1:
         return f": a program changed it, or another active profile: of {', '.join(names)} the last one decides"
@@ -239,7 +243,7 @@ def reason(node: str) -> str:
 
 
 def other_sizes(enabled: str) -> list[str]:
-    """Linux 6.8 and later have a switch for each size, and for the largest it usually says `inherit`."""
+    """Linux 6.8 and later have a switch per size, which is usually `inherit` for the largest size."""
     node = f"hugepages-{int(read('hpage_pmd_size')) // 1024}kB/enabled" if has("hpage_pmd_size") else ""
     if not node or not has(node) or read(node) in ("inherit", enabled):
         return []
@@ -247,7 +251,7 @@ def other_sizes(enabled: str) -> list[str]:
 
 
 def loaded() -> tuple[str, Values]:
-    """Return the active profile and its values, as tuned hands them on from the time it loaded the profile."""
+    """Return the active profile and its values, which tuned passes on from when it loaded the profile."""
     return os.environ[LOADED_PROFILE], dict(pair.split("=", 1) for pair in os.environ[LOADED_NODES].split())
 
 
@@ -273,7 +277,7 @@ def main(words: list[str]) -> int:
     if action in ("start", "verify") and {LOADED_PROFILE, LOADED_NODES} <= set(os.environ):
         profile, nodes = loaded()
         return report(start(nodes) if action == "start" else verify(profile, nodes))
-    print("this is called by tuned; use tuned-adm profile, see tuned-profiles-thp(7)", file=sys.stderr)
+    print("only tuned calls this program; use tuned-adm profile, see tuned-profiles-thp(7)", file=sys.stderr)
     return 2
 
 

@@ -138,7 +138,7 @@ def kernel(parameters: Parameters) -> list[str]:
 
 def verdict(validated: dict[str, Any]) -> list[str]:
     """Return the reasons of thp-validate, and what was wrong with the selftests by name."""
-    found = [f"{reason['what']}; {reason['todo']}" for reason in validated["reasons"]]
+    found = [f"{reason['what']}; {reason['hint']}" for reason in validated["reasons"]]
     tests = validated["selftests"]
     return found + ([f"selftest: {reason}" for reason in tests["reasons"][:5]] if tests else [])
 

@@ -64,15 +64,15 @@ def stop_sparse(host: Vm) -> None:
     host.run(f"echo 1 > {GROUP}/cgroup.kill; timeout 20 sh -c 'until rmdir {GROUP}; do sleep 0.2; done'")
 
 
-def given_back(limit: int) -> tuple[int, int]:
+def given_back(threshold: int) -> tuple[int, int]:
     zeros = [512 - LIVE[number % len(LIVE)] for number in range(COUNT)]
-    split = [zero for zero in zeros if zero > limit]
+    split = [zero for zero in zeros if zero > threshold]
     return len(split), sum(split) * 4096
 
 
 def expect_exact(estimate: dict[str, Any]) -> None:
     assert estimate["complete"]
     assert estimate["total"]["read"] == COUNT
-    for limit in estimate["total"]["limits"]:
-        assert (limit["split"], limit["bytes"]) == given_back(limit["max_ptes_none"])
-        assert limit["bytes_error"] == 0
+    for threshold in estimate["total"]["thresholds"]:
+        assert (threshold["split"], threshold["bytes"]) == given_back(threshold["pages"])
+        assert threshold["bytes_error"] == 0

@@ -1,4 +1,4 @@
-"""The gate's judgement on selftest output: what counts is that every required test ran and passed."""
+"""How the gate evaluates selftest output: every required test must have run and passed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.console import UserError
 from tests.kernel.results import Results
-from tools.thp_validate.judge import MISSING, Required, judge, parse_required, reasons
+from tools.thp_validate.errors import UserError
 from tools.thp_validate.ktap import Report, parse
+from tools.thp_validate.outcomes import MISSING, Required, evaluate, parse_required, reasons
 
 REQUIRED = [Required("a"), Required("b", may_skip="one node")]
 
@@ -20,19 +20,19 @@ def reported(*results: str) -> dict[str, Report]:
 
 
 def verdicts(reports: dict[str, Report]) -> list[tuple[str, str, bool]]:
-    return [(outcome.name, outcome.verdict, outcome.accepted) for outcome in judge(REQUIRED, reports)]
+    return [(outcome.name, outcome.verdict, outcome.accepted) for outcome in evaluate(REQUIRED, reports)]
 
 
 def test_all_passed() -> None:
     reports = reported("ok 1 a", "ok 2 b")
     assert verdicts(reports) == [("a", "pass", True), ("b", "pass", True)]
-    assert reasons(judge(REQUIRED, reports), reports) == []
+    assert reasons(evaluate(REQUIRED, reports), reports) == []
 
 
 def test_a_missing_test_fails_the_gate() -> None:
     reports = reported("ok 1 b")
     assert verdicts(reports) == [("a", MISSING, False), ("b", "pass", True)]
-    assert any("a: missing" in reason for reason in reasons(judge(REQUIRED, reports), reports))
+    assert any("a: missing" in reason for reason in reasons(evaluate(REQUIRED, reports), reports))
 
 
 def test_no_output_at_all_fails_the_gate() -> None:
@@ -51,7 +51,7 @@ def test_a_failure_of_a_test_nobody_requires_counts_too() -> None:
 
 def test_a_defect_of_the_output_counts_though_all_tests_passed() -> None:
     reports = {"thp:prog": parse(["KTAP version 1", "ok 1 a", "ok 2 b"])}
-    assert reasons(judge(REQUIRED, reports), reports) == ["thp:prog: no plan (1..N) at nesting depth 0"]
+    assert reasons(evaluate(REQUIRED, reports), reports) == ["thp:prog: no plan (1..N) at nesting depth 0"]
 
 
 def test_required_list() -> None:
@@ -60,16 +60,16 @@ def test_required_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
-    [("a\na\n", "there twice"), ("a # may-skip\n", "without a reason"), ("# nothing\n", "requires no test")],
+    ("text", "message"),
+    [("a\na\n", "listed twice"), ("a # may-skip\n", "without a reason"), ("# nothing\n", "requires no test")],
 )
-def test_bad_required_list(text: str, complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
+def test_bad_required_list(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         parse_required(text, "list")
 
 
 def test_results_fail_until_complete_and_free_of_reasons(tmp_path: Path) -> None:
-    results = Results(tests=judge(REQUIRED, reported("ok 1 a", "ok 2 b # SKIP one NUMA node")))
+    results = Results(tests=evaluate(REQUIRED, reported("ok 1 a", "ok 2 b # SKIP one NUMA node")))
     assert results.verdict == "fail"
     results.complete = True
     assert results.verdict == "pass"

@@ -1,4 +1,4 @@
-"""Decide what a selftest run is worth: every required test has to have run and passed."""
+"""Evaluate a selftest run: every required test must have run and passed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Required:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One test: what became of it, whether the gate can live with that, and why."""
+    """The verdict of one test, whether the gate accepts it, and why."""
 
     name: str
     program: str
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def parse_required(text: str, origin: str) -> list[Required]:
-    """Read one test name a line; `# may-skip: reason` after a name lets that test be skipped."""
+    """Read one test name per line; `# may-skip: reason` after a name allows that test to be skipped."""
     required: list[Required] = []
     for number, line in enumerate(text.splitlines(), 1):
         name, _, comment = line.partition("#")
@@ -43,15 +43,15 @@ def parse_required(text: str, origin: str) -> list[Required]:
         if "may-skip" in comment and allowance is None:
             raise UserError(f"{origin}:{number}: may-skip without a reason", "write `may-skip: reason`")
         if name in (known.name for known in required):
-            raise UserError(f"{origin}:{number}: `{name}` is there twice", "remove one of the lines")
+            raise UserError(f"{origin}:{number}: `{name}` is listed twice", "remove one of the lines")
         required.append(Required(name, allowance.group(1).strip() if allowance else ""))
     if not required:
-        raise UserError(f"{origin} requires no test at all", "list the tests that must pass")
+        raise UserError(f"{origin} requires no test", "list the tests that must pass")
     return required
 
 
-def judge(required: Sequence[Required], reports: Mapping[str, Report]) -> list[Outcome]:
-    """Return an outcome for each test that ran or should have: required ones in their order, then the others."""
+def evaluate(required: Sequence[Required], reports: Mapping[str, Report]) -> list[Outcome]:
+    """Return an outcome for each test that ran or should have: the required ones in their order, then the others."""
     ran = {leaf.name: (program, leaf) for program, report in reports.items() for leaf in report.leaves()}
     outcomes = []
     for want in required:
@@ -71,7 +71,7 @@ def judge(required: Sequence[Required], reports: Mapping[str, Report]) -> list[O
 
 
 def reasons(outcomes: Sequence[Outcome], reports: Mapping[str, Report]) -> list[str]:
-    """Return every reason not to accept the run; none is a pass."""
+    """Return every reason to reject the run; an empty list is a pass."""
     found = [f"{outcome.name}: {outcome.verdict}: {outcome.reason}" for outcome in outcomes if not outcome.accepted]
     found += [f"{program}: {problem}" for program, report in reports.items() for problem in report.problems]
     return found
