@@ -20,6 +20,7 @@ from bench.results import Boots
 from scripts import files
 
 REPORT = OUT / "report.json"
+COUNTS = OUT / "count.json"
 PAGE = OUT / "report.html"
 TABLE = OUT / "table.md"
 # The highest number of rounds whose results are looked up.
@@ -36,11 +37,11 @@ STATEMENT = (
     "instructions.",
 )
 # Units where a nanosecond is an instruction.
-COUNTED = {"ns": "instructions", "bytes/s": "bytes per 10⁹ instructions"}
+UNITS = {"ns": "instructions", "bytes/s": "bytes per 10⁹ instructions"}
 
 
 def unit_of(case: Case, unit: str) -> str:
-    return COUNTED.get(unit, unit) if case.machine == COUNT else unit
+    return UNITS.get(unit, unit) if case.machine == COUNT else unit
 
 
 def shown(case: Case, row: Row) -> bool:
@@ -134,10 +135,19 @@ def gathered(selected: Sequence[Case], rounds_of: Callable[[Case], list[Boots]])
     return {"statement": list(STATEMENT), "goals": goal_entries(everything), "cases": entries}
 
 
-def write(selected: Sequence[Case], rounds_of: Callable[[Case], list[Boots]]) -> None:
+def origin() -> dict[str, Any]:
     made = datetime.now(timezone.utc).isoformat(timespec="seconds")
     machine = {"processors": os.cpu_count(), "qemu": qemu_version(), "compiler": kernels.compiler()}
-    found = {"made": made, "machine": machine, "kernels": kernel_entries(selected), **gathered(selected, rounds_of)}
+    return {"made": made, "machine": machine}
+
+
+def write_counts(selected: Sequence[Case], rounds_of: Callable[[Case], list[Boots]]) -> None:
+    """Write the results of `--count` to a file of their own; the report of all cases stays as it is."""
+    files.replace(COUNTS, json.dumps({**origin(), **gathered(selected, rounds_of)}, indent=1) + "\n")
+
+
+def write(selected: Sequence[Case], rounds_of: Callable[[Case], list[Boots]]) -> None:
+    found = {**origin(), "kernels": kernel_entries(selected), **gathered(selected, rounds_of)}
     pages = {REPORT: json.dumps(found, indent=1) + "\n", PAGE: page.render(found), TABLE: plain_text.markdown(found)}
     for path, text in pages.items():
         files.replace(path, text)

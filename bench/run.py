@@ -163,7 +163,11 @@ class Bench:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="cases whose names match this pattern; CASE:TEST for one test")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--only", default="", help="cases whose names match this pattern; CASE:TEST for one test")
+    which.add_argument(
+        "--count", action="store_true", help="only the instruction counts of stock and thp that `make check` compares"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds and fewer cases")
     parser.add_argument("--rounds", type=at_least_one, help="number of rounds where time is measured")
     parser.add_argument("--force", action="store_true", help="measure again, whatever results are kept")
@@ -171,9 +175,15 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def selection(given: argparse.Namespace) -> list[Case]:
+    if given.count:
+        return cases.counted()
+    return cases.chosen(given.only) if given.only else [case for case in CASES if not case.extra]
+
+
 def command() -> None:
     given = arguments()
-    selected = cases.chosen(given.only) if given.only else [case for case in CASES if not case.extra]
+    selected = selection(given)
     # --only measures its cases in full, also with --quick.
     todo = jobs(selected, given.quick and not given.only, given.rounds)
     if given.plan:
@@ -185,8 +195,10 @@ def command() -> None:
     bench.run(left)
     gather: Callable[[Case], list[Boots]] = bench.rounds
     print(plain_text.terminal(report.gathered(selected, gather)))
+    if given.count:
+        report.write_counts(selected, gather)
     # One test is printed only; the report is about whole cases.
-    if ":" not in given.only:
+    elif ":" not in given.only:
         report.write(CASES, gather)
         say(f"bench: {report.PAGE}")
     failed = [job.case.name for job in todo if not bench.measured(job)]

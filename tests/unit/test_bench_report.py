@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import xml.dom.minidom
 from pathlib import Path
@@ -11,11 +12,12 @@ import pytest
 from bench_results import by_name, rounds
 
 from bench import baseline, cases, goals, page, plain_text, plots, report
-from bench.cases import CASES
+from bench.cases import CASES, COUNT
 from bench.goals import GOALS, MET, MISSED, UNKNOWN
 from bench.kernels import STOCK, THP, UPSTREAM
 from bench.ratios import Row
 from bench.results import Boot
+from scripts.console import UserError
 
 SELECTED = [by_name(name) for name in ("shrink.count", "fault", "oom", "zero_drop.split.count")]
 ABOUT = {"made": "now", "machine": {"processors": 2, "qemu": "qemu 1", "compiler": "gcc 1"}}
@@ -193,7 +195,7 @@ def test_a_goal_is_no_longer_met_when_all_rounds_miss_it(least: float, most: flo
 
 
 def test_a_stored_ratio_that_was_not_measured_is_named() -> None:
-    assert baseline.unmeasured({"cases": [], "goals": []}, STORED) == ["c:t f thp/stock"]
+    assert baseline.unmeasured({"cases": [], "goals": []}, STORED["ratios"]) == ["c:t f thp/stock"]
 
 
 def test_a_report_can_be_stored_and_is_no_worse_than_itself(
@@ -202,8 +204,136 @@ def test_a_report_can_be_stored_and_is_no_worse_than_itself(
     monkeypatch.setattr(baseline, "STORED", tmp_path / "baseline.json")
     baseline.store(found)
     stored = baseline.json.loads(baseline.STORED.read_text())
-    assert stored["ratios"] and not baseline.unmeasured(found, stored)
+    assert stored["ratios"] and not baseline.unmeasured(found, stored["ratios"])
     assert not baseline.regressions(found, stored)
+
+
+def test_every_stored_ratio_is_a_guarded_figure_of_a_case() -> None:
+    stored = baseline.load(baseline.STORED, "")
+    guarded = {
+        f"{case.name}:{test} {figure} {report.ratio_name(pair)}"
+        for case in CASES
+        for test in case.tests
+        for figure in case.guard
+        for pair in case.pairs
+    }
+    assert set(stored["ratios"]) <= guarded
+    assert set(stored["met"]) <= {goal.text for goal in GOALS}
+
+
+# The subset of instruction counts, and what a check requires
+
+
+@pytest.fixture
+def store_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A baseline.json of all cases."""
+    monkeypatch.setattr(baseline, "STORED", tmp_path / "baseline.json")
+    baseline.store({**ABOUT, **report.gathered(CASES, rounds)})
+    return baseline.STORED
+
+
+def stored_now() -> dict[str, Any]:
+    return baseline.load(baseline.STORED, "")
+
+
+def counted_report() -> dict[str, Any]:
+    return {**ABOUT, **report.gathered(cases.counted(), rounds)}
+
+
+def raised(found: dict[str, Any], case: str, factor: float) -> dict[str, Any]:
+    """Return a report in which kernel-thp got slower by a factor in one case."""
+    changed: dict[str, Any] = copy.deepcopy(found)
+    for row in (row for entry in changed["cases"] if entry["name"] == case for row in entry["rows"]):
+        for spread in (row["spread"][THP], *row["ratios"].values()):
+            spread.update({name: value * factor for name, value in spread.items()})
+    return changed
+
+
+def without(found: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {**found, "cases": [case for case in found["cases"] if case["name"] not in names]}
+
+
+def test_counting_needs_two_kernels_and_no_disk() -> None:
+    selected = cases.counted()
+    assert {(kernel, case.thp_swap) for case in selected for kernel in case.kernels} == {(STOCK, True), (THP, True)}
+    assert all(case.machine == COUNT and not case.disk and case.rounds == 1 for case in selected)
+    assert [case.name for case in selected if STOCK not in case.kernels] == ["shrink.count"]
+
+
+def test_counting_writes_a_report_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(report, "COUNTS", tmp_path / "count.json")
+    monkeypatch.setattr(report, "qemu_version", lambda: "qemu 1")
+    report.write_counts(cases.counted(), rounds)
+    (written,) = tmp_path.iterdir()
+    assert [case["name"] for case in baseline.load(written, "")["cases"]] == [case.name for case in cases.counted()]
+
+
+def test_counts_are_compared_with_stored_ratios_and_counts(store_file: Path) -> None:
+    text = baseline.check(counted_report(), stored_now(), quick=False, count=True)
+    assert text.startswith("20 of ")
+    assert len(stored_now()["counts"]["values"]) == len(by_name("shrink.count").tests)
+
+
+@pytest.mark.parametrize("case", [case.name for case in cases.counted()])
+@pytest.mark.parametrize(("factor", "worse"), [(1.005, False), (1.03, True)])
+def test_a_rise_of_instructions_fails_the_check(case: str, factor: float, worse: bool, store_file: Path) -> None:
+    found = raised(counted_report(), case, factor)
+    if not worse:
+        baseline.check(found, stored_now(), quick=False, count=True)
+        return
+    with pytest.raises(UserError, match="worse than stored"):
+        baseline.check(found, stored_now(), quick=False, count=True)
+
+
+@pytest.mark.parametrize("case", [case.name for case in cases.counted()])
+def test_counting_must_measure_all_of_its_cases(case: str, store_file: Path) -> None:
+    with pytest.raises(UserError, match=r"not measured|missing"):
+        baseline.check(without(counted_report(), case), stored_now(), quick=False, count=True)
+
+
+def test_counts_of_another_compiler_are_not_compared(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = raised(counted_report(), "shrink.count", 2)
+    found["machine"] = {**found["machine"], "compiler": "gcc 2"}
+    baseline.check(found, stored_now(), quick=False, count=True)
+    assert "NOT COMPARED" in capsys.readouterr().out
+    with pytest.raises(UserError, match="worse than stored"):
+        baseline.check(raised(found, "fault.count", 1.03), stored_now(), quick=False, count=True)
+
+
+def test_a_baseline_without_counts_is_an_error(store_file: Path) -> None:
+    stored = {name: value for name, value in stored_now().items() if name != "counts"}
+    with pytest.raises(UserError, match="has no instruction counts"):
+        baseline.check(counted_report(), stored, quick=False, count=True)
+
+
+def test_storing_counts_leaves_ratios_and_goals_alone(store_file: Path) -> None:
+    before = stored_now()
+    baseline.store_counts(raised(counted_report(), "shrink.count", 2))
+    after = stored_now()
+    assert (after["met"], after["ratios"]) == (before["met"], before["ratios"])
+    assert after["counts"] != before["counts"]
+
+
+def test_a_full_check_requires_every_stored_ratio(store_file: Path) -> None:
+    everything = {**ABOUT, **report.gathered(CASES, rounds)}
+    baseline.check(everything, stored_now(), quick=False, count=False)
+    with pytest.raises(UserError, match="stored ratios were not measured, for example swapin:"):
+        baseline.check(without(everything, "swapin"), stored_now(), quick=False, count=False)
+    with pytest.raises(UserError, match="worse than stored"):
+        baseline.check(raised(everything, "fault", 1.5), stored_now(), quick=False, count=False)
+
+
+def test_a_quick_check_requires_the_quick_cases(store_file: Path) -> None:
+    everything = {**ABOUT, **report.gathered(CASES, rounds)}
+    baseline.check(without(everything, "swapin", "zero_drop.whole"), stored_now(), quick=True, count=False)
+    for names in (["fault"], [case.name for case in CASES]):
+        with pytest.raises(UserError, match="stored ratios were not measured"):
+            baseline.check(without(everything, *names), stored_now(), quick=True, count=False)
+
+
+def test_a_check_without_a_stored_ratio_is_an_error() -> None:
+    with pytest.raises(UserError, match="no ratio was compared"):
+        baseline.check(measured(1, 1, 1), {"met": [], "ratios": {}}, quick=True, count=False)
 
 
 def test_every_case_is_in_the_report_of_all() -> None:
