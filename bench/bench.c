@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Figures, what they are measured with, and swap: see bench.h. */
+/* Figures, clocks, and swap: see bench.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -61,7 +61,7 @@ double own_cpu_time(void)
 	return seconds(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* kswapd and others work for a test, too. */
+/* kswapd and other threads work for a test, too. */
 static double cpu_time_of_others(void)
 {
 	DIR *dir = opendir("/proc");
@@ -91,7 +91,7 @@ void sample(bool on)
 	}
 }
 
-/* Times are negative while it runs; what takes time itself is outside. */
+/* Times are negative while the clock runs. The slow calls come first and last. */
 struct spent clock_start(void)
 {
 	struct spent spent = { .cpu = -cpu_time_of_others() };
@@ -129,7 +129,7 @@ void rises_begin(struct rise *rises, size_t count)
 		rises[i].before = counter(rises[i].counter);
 }
 
-/* Without those that this kernel does not have. */
+/* Leaves out counters that this kernel does not have. */
 void rises_print(const struct rise *rises, size_t count)
 {
 	size_t i;
@@ -143,7 +143,7 @@ void rises_print(const struct rise *rises, size_t count)
 
 /* --- memory --- */
 
-/* Huge pages with so many pages each that are not zero, spread evenly. */
+/* Huge pages with this many pages each that are not zero-filled, spread evenly. */
 struct area area_scatter(int thps, int live_pages, long offset)
 {
 	struct area area = area_map(thps);
@@ -174,10 +174,10 @@ static const char *block_path(const char *device, const char *file)
 	return path;
 }
 
-/* swap_on() takes the device that this variable names. */
+/* swap_on() uses the device in this variable. */
 #define NAMED_SWAP	"THP_TEST_SWAP"
 
-/* The kernel swaps huge pages as a whole only to what does not rotate. */
+/* The kernel swaps huge pages whole only to devices that do not rotate. */
 void disk_swap_on(void)
 {
 	const char *disk = getenv("BENCH_DISK");
@@ -229,7 +229,7 @@ long swap_stored(void)
 		return value;
 	expect(!file_read(block_path(device, "stat"), text, sizeof(text)) &&
 	       sscanf(text, "%*d %*d %*d %*d %*d %*d %ld", &value) == 1,
-	       "%s says nothing about what is written to it", device);
+	       "%s has no statistics of writes", device);
 	return value * SECTOR;
 }
 

@@ -2,27 +2,26 @@
 /*
  * What the benchmark programs (bench_*.c) share, on top of thp_util.h.
  *
- * A verdict is about whether a measurement is one. What was measured is in lines
- * of their own, one figure each:
+ * A verdict tells whether the measurement is valid. Each figure has a line of its
+ * own:
  *
  *	# TEST: NAME VALUE UNIT
  *
  * Units: s is elapsed time, ns is processor time; bytes, pages (of 4 KiB), thps
- * and count. What was timed has two figures: WHAT_time in s, and WHAT_cpu in ns,
- * the processor time of all processes and kernel threads of the machine.
+ * and count. Timed work has two figures: WHAT_time in s, and WHAT_cpu in ns, the
+ * processor time of all processes and kernel threads of the machine.
  *
- * What is done for the first time in a boot takes longer: the kernel allocates
- * memory of its own, and an emulator translates code. So where time counts, a test
- * does all of it once with a single huge page before it measures, and says the
- * same whether other tests ran before it or not.
+ * The first run of anything in a boot takes longer: the kernel allocates memory of
+ * its own, and an emulator translates code. Where time counts, a test therefore
+ * does all its work once with a single huge page before it measures. Its figures
+ * then do not depend on the tests before it.
  *
- * From the environment (the kernel passes on what it does not know of its command
- * line):
+ * Environment (the kernel passes on unknown words of its command line):
  *
- * BENCH_MIB	size of what is worked on, in MiB; 64 unless told. Swap has 256.
- * BENCH_ROUNDS	rounds of bench_fragment; 3 unless told
- * BENCH_DISK	block device for the tests that swap to a disk. What is on it is
- *		lost, so there is none unless told.
+ * BENCH_MIB	memory that a test works on, in MiB; default 64. Swap has 256.
+ * BENCH_ROUNDS	rounds of bench_fragment; default 3
+ * BENCH_DISK	block device for the tests that swap to a disk, which overwrite it;
+ *		default none
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -36,7 +35,7 @@ int bench_thps(void);
 
 void figure(const char *name, double value, const char *unit);
 
-/* Time that a piece of work took, in seconds. */
+/* The cost of a piece of work, in seconds. */
 struct spent {
 	double time;
 	double cpu;		/* processor time of the whole machine */
@@ -47,7 +46,7 @@ struct spent clock_stop(struct spent started);
 void figure_spent(const char *name, struct spent spent);
 double own_cpu_time(void);
 
-/* By how much a counter of /proc/vmstat rises. */
+/* The rise of a counter of /proc/vmstat. */
 struct rise {
 	const char *name, *counter, *unit;
 	long before;
@@ -59,7 +58,7 @@ struct rise {
 void rises_begin(struct rise *rises, size_t count);
 void rises_print(const struct rise *rises, size_t count);
 
-/* bench_symbols looks at what happens between on and off. */
+/* bench_symbols samples what happens between on and off. */
 #define SAMPLERS	"BENCH_SAMPLERS"
 
 void sample(bool on);
@@ -88,7 +87,7 @@ void page_out(const struct area *area);
 	TEST_WITH(name_ ".disk", run_, arg_, .before = disk_swap_on,	\
 		  .after = disk_swap_off)
 
-/* --- fragment.c: rounds of work that leave memory in fragments --- */
+/* --- fragment.c: rounds of work that fragments memory --- */
 
 #define FRAGMENT_STEPS	5
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a huge page costs from the fault to the day it is freed, for 1 and 2
- * threads of one process.
+ * The cost of faulting a huge page in and of freeing it, for 1 and 2 threads of one
+ * process.
  *
  * Figures, each in processor time of a thread for one huge page: fault, free, and
- * clear. Clearing is most of a fault and has nothing to do with the kernels that
- * are compared: clear is what a loop of plain stores takes for it, to be
- * subtracted. The kernel has the same loop where the processor does not offer fast
- * string instructions, and the machine of the benchmark does not.
+ * clear. Clearing is most of a fault and the same on every kernel. clear is the time
+ * that a loop of plain stores takes for it, to be subtracted: kernels use the same
+ * loop on processors without fast string instructions, like the benchmark's.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -41,7 +40,7 @@ static void free_all(const struct area *area)
 	       "MADV_DONTNEED: %s", strerror(errno));
 }
 
-/* As many stores at a time as fit into a cache line. */
+/* One iteration for each cache line. */
 static void clear_all(const struct area *area)
 {
 	volatile long *line = (long *)area->base;
@@ -73,7 +72,7 @@ static void *go_round(void *arg)
 	struct worker *worker = arg;
 	int round;
 
-	/* A round that is not counted. */
+	/* Warm up. */
 	fault_all(&worker->area);
 	free_all(&worker->area);
 	pthread_barrier_wait(worker->start);
@@ -88,7 +87,7 @@ static void *go_round(void *arg)
 static void fault(long threads)
 {
 	double thps = threads * ROUNDS * bench_thps();
-	/* With the round that is not counted. */
+	/* Including the warm-up. */
 	long wanted = threads * (ROUNDS + 1) * bench_thps();
 	long faulted = counter("thp_fault_alloc");
 	struct worker workers[MOST] = { 0 }, sum = { 0 };

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Rounds of work that leave memory in fragments (fragment.c), and faults of huge
- * pages among them: how many of these get one, what is done for it, and what does
- * memory look like in the end?
+ * Rounds of work that fragments memory (fragment.c), with huge page faults in
+ * between: how many faults get a huge page, what the kernel does for that, and how
+ * fragmented memory is in the end.
  *
- * fragment_madvise	the faults ask for huge pages (MADV_HUGEPAGE)
- * fragment_always	they do not, with enabled=always: nothing may be compacted
- *			for them at once
+ * fragment_madvise	faults with MADV_HUGEPAGE
+ * fragment_always	faults without it, with enabled=always: the kernel must not
+ *			compact memory directly for them
  *
  * Figures, beside counters of /proc/vmstat under their own names: fault_time;
  * round_N (thps in round N, out of "wanted" in all rounds); polluted and stolen
- * (count: a block of 2 MiB got pages of another kind, or changed its kind), and
- * untraced (count: events of either kind that there was no room for in the trace);
- * blocks_* (count): free, mixed of what can and cannot be moved, hostage (a tenth
- * or less keeps the rest from being free), fixed (any page that cannot be moved);
- * pages_fixed; and, after all caches were dropped, probe out of possible (thps).
+ * (count: a block of 2 MiB got pages of another migrate type, or changed its type),
+ * and untraced (count: such events that the trace had no room for); blocks_*
+ * (count): free, mixed (movable and unmovable pages), hostage (a tenth or less of
+ * unmovable pages), fixed (any unmovable page); pages_fixed; and, after dropping all
+ * caches, probe out of possible (thps).
  *
- * What kind of pages a block is for outlives a test: each wants a boot of its own.
+ * The migrate types of blocks outlive a test: each test needs a boot of its own.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -81,7 +81,7 @@ static void go_round(void)
 	fragment_end_round();
 }
 
-/* --- what memory looks like --- */
+/* --- fragmentation --- */
 
 /* Bits of /proc/kpageflags. */
 #define KPF(bit)	(1UL << (bit))
@@ -124,7 +124,7 @@ static void figure_blocks(void)
 		       "pages");
 }
 
-/* How much of what is free can be had as huge pages? */
+/* How many huge pages can be allocated from free memory? */
 static void probe(void)
 {
 	long possible, fallback, thp;
@@ -149,7 +149,7 @@ static void probe(void)
 /* The trace of trace_on(). */
 #define TRACE	"/sys/kernel/tracing/instances/kselftest-thp/trace"
 
-/* A full ring forgets what is oldest; its head says how much. */
+/* A full ring overwrites the oldest events; its header has both numbers. */
 static long untraced(void)
 {
 	long kept = 0, written = 0;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The out-of-memory experiment of thp_oom over the whole range of limits: a
+ * The out-of-memory experiment of thp_oom over the whole range of thresholds: a
  * program that touches one byte in every 50 KiB of 40 MiB runs in a cgroup of
  * 20 MiB without swap.
  *
- * oom_LIMIT	with so many zero-filled 4K pages allowed in a huge page; 2 MiB have
- *		40 or 41 pages that are touched, so 471 or 472 that are zero
+ * oom_THRESHOLD	more zero-filled 4K pages than that make a huge page
+ *			underused. The program touches 40 or 41 pages of each
+ *			huge page, which leaves 471 or 472 zero-filled.
  *
- * Figures: survived (count, 1 or 0), rss_peak (bytes), thps (that the program got)
- * and, if it survived, run_time. Being killed is a measurement like any other.
+ * Figures: survived (count, 1 or 0), rss_peak (bytes), thps (allocated for
+ * the program) and, if it survived, run_time. Being killed is a valid measurement.
  */
 #include <errno.h>
 #include <signal.h>
@@ -23,8 +24,8 @@
 #define SIZE		(40 * MB)
 #define STRIDE		(50 * KB)
 #define ROUNDS		3
-#define FULL_OF_THPS	9	/* what fits into the limit */
-/* What a program has besides. Without it, 4K pages would just do for the rest. */
+#define FULL_OF_THPS	9	/* as many as fit into LIMIT */
+/* The program's other memory. Without it, 4K pages alone would just fit. */
 #define OWN		MB
 
 static char *map(size_t size)
@@ -55,7 +56,7 @@ static void eat(void *unused)
 	}
 }
 
-static void oom(long limit)
+static void oom(long threshold)
 {
 	long faulted = counter("thp_fault_alloc");
 	struct rusage usage;
@@ -64,7 +65,7 @@ static void oom(long limit)
 	int status;
 	pid_t pid;
 
-	set_threshold(limit);
+	set_threshold(threshold);
 	knob_set("enabled", "always");
 	cgroup_set("memory.swap.max", "0");
 	cgroup_set("memory.max", LIMIT);
@@ -79,10 +80,10 @@ static void oom(long limit)
 	expect(survived || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL),
 	       "neither survived nor killed: status %#x", status);
 	expect(survived == !cgroup_event("memory.events", "oom_kill"),
-	       "killed for something else than lack of memory");
+	       "not killed by the OOM killer");
 	faulted = counter("thp_fault_alloc") - faulted;
 	expect(faulted >= FULL_OF_THPS,
-	       "the experiment had %ld huge pages only", faulted);
+	       "only %ld huge pages in the experiment", faulted);
 	figure("survived", survived, "count");
 	figure("rss_peak", usage.ru_maxrss * (double)KB, "bytes");
 	figure("thps", faulted, "thps");

@@ -2,18 +2,19 @@
 /*
  * The shrinker for underused huge pages, alone and as reclaim calls it.
  *
- * sparse_N		N of 512 pages are not zero: it is judged and split
- * dense_N		too many are not zero for that: it is judged and stays
- * dense_512_last	not zero in the last byte only: all of it is read
- * dense_512_anywhere	not zero in one byte somewhere
+ * sparse_N		N of 512 pages are not zero-filled: the huge page is checked
+ *			and split
+ * dense_N		N is too many: the huge page is checked and stays
+ * dense_512_last	the last byte of each page is not zero: all bytes are read
+ * dense_512_anywhere	one byte of each page is not zero, at random
  * reclaim_N		as sparse_N, but without swap, by memory.reclaim of a quarter
- *			of it: is that what it takes?
+ *			of the memory
  *
- * In the dense ones, a page shows in its first bytes that it is not zero, as most
- * data does. There are DENSE_TIMES as many huge pages, because judging one takes so
- * little. Figures: per_thp (times, for one huge page, less what a scan of nothing
- * takes), given_back (thps), freed (pages). reclaim_N has reclaim (times, for all of
- * it) instead of per_thp, because nothing may have been given back.
+ * In dense_N the first byte of a page is not zero, as in most data. Checking a dense
+ * huge page takes so little that there are DENSE_TIMES as many of them. Figures:
+ * per_thp (times, for one huge page, less an empty scan), given_back (thps), freed
+ * (pages). reclaim_N has reclaim (times, for all of it) instead of per_thp, because
+ * it may give nothing back.
  */
 #include <stdio.h>
 
@@ -41,7 +42,7 @@ static void need_shrinker(void)
 	set_threshold(USUAL_THRESHOLD);
 }
 
-/* Returns how many pages were freed of those that were there before. */
+/* Returns how many of the pages before were freed. */
 static long figure_given_back(const struct area *area, long before)
 {
 	long freed = before - memory_pages();
@@ -51,7 +52,7 @@ static long figure_given_back(const struct area *area, long before)
 	return freed;
 }
 
-/* The first time takes longer: see bench.h. */
+/* The first run takes longer: see bench.h. */
 static void warm_up(int live, long offset)
 {
 	struct area area = area_scatter(1, live, offset);
@@ -60,7 +61,7 @@ static void warm_up(int live, long offset)
 	area_free(&area);
 }
 
-static void judge(int live, long offset, bool sparse)
+static void check(int live, long offset, bool sparse)
 {
 	int thps = bench_thps() * (sparse ? 1 : DENSE_TIMES);
 	long want = sparse ? 0 : thps, memory, freed;
@@ -82,7 +83,7 @@ static void judge(int live, long offset, bool sparse)
 	freed = figure_given_back(&area, memory);
 	expect(area_huge(&area) == want, "%ld huge pages are left, not %ld",
 	       area_huge(&area), want);
-	/* Splitting alone gives nothing back. The kernel's own memory varies. */
+	/* Splitting alone frees nothing. The kernel's own memory varies. */
 	expect(!sparse || freed >= (long)thps * (THP_PAGES - live) * 3 / 4,
 	       "%ld pages were freed of %ld", freed,
 	       (long)thps * (THP_PAGES - live));
@@ -91,17 +92,17 @@ static void judge(int live, long offset, bool sparse)
 
 static void sparse(long live)
 {
-	judge(live, ANYWHERE, true);
+	check(live, ANYWHERE, true);
 }
 
 static void dense(long live)
 {
-	judge(live, FIRST, false);
+	check(live, FIRST, false);
 }
 
 static void dense_at(long offset)
 {
-	judge(THP_PAGES, offset, false);
+	check(THP_PAGES, offset, false);
 }
 
 static void reclaim(long live)

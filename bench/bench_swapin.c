@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Huge pages without a zero page in them are paged out in one piece. What does it
- * take to have them back, and do they come back as huge pages?
+ * Huge pages without zero-filled pages are paged out whole: the cost of reading them
+ * back, and whether they come back as huge pages.
  *
- * swapin_sequential.*	every 4K page is read once, one after the other
- * swapin_random.*	every 4K page is read once, in an order without order
- * swapin_few.*		a page in 16 is read: what is brought in that nobody wants?
+ * swapin_sequential.*	every 4K page is read once, in ascending order
+ * swapin_random.*	every 4K page is read once, in random order
+ * swapin_few.*		one page in 16 is read: shows what else the kernel reads in
  *
- * Figures: pageout and touch (times), faults (count), read (pages that were read
- * from swap), huge (thps mapped in the end), rss (pages in the end).
+ * Figures: pageout and touch (times), faults (count), read (pages read from
+ * swap), huge (thps mapped in the end), rss (pages in the end).
  */
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -17,7 +17,7 @@
 
 #define SEED		1
 #define TRIES		10
-/* Pages of the program itself come back from swap and stay in its cache. */
+/* The program's own pages come back from swap and stay in the swap cache. */
 #define OWN_CACHED	(64 * (long)PAGE_SIZE)
 
 enum order { SEQUENTIAL, RANDOM, FEW };
@@ -30,7 +30,7 @@ static long faults(void)
 	return usage.ru_minflt + usage.ru_majflt;
 }
 
-/* What is still in the swap cache would be mapped again and not read. */
+/* A page that is still in the swap cache would be mapped again without reading. */
 static void empty_swap_cache(void)
 {
 	int tries;
@@ -41,10 +41,10 @@ static void empty_swap_cache(void)
 			return;
 		cgroup_write("memory.reclaim", "64M");
 	}
-	fail("the swap cache does not get empty");
+	fail("the swap cache does not become empty");
 }
 
-/* The pages in the order in which they are to be read. */
+/* The pages in the order of reading. */
 static int *page_order(int pages, bool random)
 {
 	int *order = calloc(pages, sizeof(*order));
@@ -71,7 +71,7 @@ static void read_pages(const struct area *area, const int *order, int count)
 		*(volatile char *)area_page(area, order[i]);
 }
 
-/* The first time takes longer: see bench.h. */
+/* The first run takes longer: see bench.h. */
 static void warm_up(void)
 {
 	struct area area = area_scatter(1, THP_PAGES, FIRST);

@@ -2,13 +2,13 @@
 /*
  * bench_symbols PROGRAM [TEST...]
  *
- * Runs a benchmark program, and says in which functions of the kernel it was while
- * something was measured, most frequent first:
+ * Runs a benchmark program, and prints in which functions of the kernel the
+ * processors were during the measurement, most frequent first:
  *
  *	# symbol NAME SAMPLES
  *
- * A timer takes the samples, of all processors, so there are none where interrupts
- * are disabled: those count for the function that enables them again.
+ * A timer interrupt takes the samples. Work with interrupts disabled counts for the
+ * function that enables them again.
  */
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -22,7 +22,7 @@
 
 #include "bench.h"
 
-/* In ns. Shorter, and the kernel would leave some out. */
+/* In ns. With a shorter period the kernel drops samples. */
 #define PERIOD		20000
 #define RING_SIZE	(8 * MB)
 #define SHOWN		25
@@ -47,7 +47,7 @@ noreturn static void die(const char *what)
 	exit(1);
 }
 
-/* Functions, in the order of their addresses: that of the file. */
+/* The file lists functions in the order of their addresses. */
 static void read_symbols(void)
 {
 	FILE *file = fopen("/proc/kallsyms", "re");
@@ -89,7 +89,7 @@ static void count_address(unsigned long address)
 		symbols[low - 1].samples++;
 }
 
-/* One file for each processor; their numbers are left to the program. */
+/* One event for each processor; the program inherits the file descriptors. */
 static void open_samplers(void)
 {
 	struct perf_event_attr attr = {
@@ -129,7 +129,7 @@ struct record {
 	};
 };
 
-/* Records are multiples of 8 bytes, so that none is cut but for the last word. */
+/* Records are multiples of 8 bytes: at most the last one is cut. */
 static void read_ring(const struct perf_event_mmap_page *ring)
 {
 	const char *data = (const char *)ring + PAGE_SIZE;
@@ -137,7 +137,7 @@ static void read_ring(const struct perf_event_mmap_page *ring)
 						__ATOMIC_ACQUIRE);
 	struct record record;
 
-	/* What was not read in time is not overwritten, it is lost. */
+	/* A full ring drops new records and counts them as lost. */
 	while (at < head) {
 		memcpy(&record, data + at, sizeof(record.header));
 		memcpy(&record, data + at,
@@ -173,7 +173,7 @@ static void report(void)
 	note("symbols: %ld samples, %ld lost", total, lost);
 }
 
-/* A program without a path is one of those beside this one. */
+/* A program without a path is in the same directory as this one. */
 static void run(char **argv)
 {
 	char folder[256] = "", path[512];

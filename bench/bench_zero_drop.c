@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Huge pages of which more or less is zero are paged out, and then unmapped: what
- * does that take, what is written to swap, and what is left in memory?
+ * Huge pages with more or fewer zero-filled pages are paged out and then unmapped:
+ * the cost, what is written to swap, and what stays in memory.
  *
  * best.*	one byte in each huge page, the very first one
- * worst.*	the last byte of each 4K page: all is read, and nothing gained
- * live_N.*	one byte somewhere in each of N pages that are spread evenly
+ * worst.*	the last byte of each 4K page: all bytes are read for nothing
+ * live_N.*	one byte at random in each of N evenly spread pages
  *
  * Figures: pageout and munmap (times), written (pages, as the kernel counts them),
- * stored (bytes: memory that zram uses, or what the disk was given),
- * swapped_whole and split (thps), zero (pages found to be zero on the way to
- * swap), rss (pages left). To a disk, pageout ends when all has been handed over;
- * on_disk is the time from its beginning until all is there.
+ * stored (bytes: memory that zram uses, or data written to the disk),
+ * swapped_whole and split (thps), zero (pages found zero-filled while swapping),
+ * rss (pages left). To a disk, pageout ends when all pages have been submitted;
+ * on_disk is the time from the start of pageout until all pages are written.
  */
 #include <sys/mman.h>
 
@@ -38,7 +38,7 @@ static struct rise rises[] = {
 	RISE("zero", "swpout_zero", "pages"),
 };
 
-/* The first time takes longer, and is not what is to be measured: see bench.h. */
+/* The first run takes longer: see bench.h. */
 static void warm_up(long what)
 {
 	struct area area = fill(1, what);

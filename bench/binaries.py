@@ -1,4 +1,4 @@
-"""What runs in a guest of the benchmark: programs compiled from C, and the scripts of workload `programs`."""
+"""The programs that run in a guest: those compiled from C, and the scripts of the case `programs`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from scripts.console import BUILD, ROOT, run_logged, step
 
 SELFTESTS = ROOT / "tests" / "selftests"
 SCRIPTS = HERE / "programs"
-# Static, for an initramfs without libraries. Without -g, or another comment would make another program of it.
+# Static, because the initramfs has no libraries. No -g: a changed comment would change the program.
 FLAGS = ("-static", "-O2", "-pthread", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-I", str(SELFTESTS))
 
 
 def sources() -> list[Path]:
     """Return the programs' main files."""
-    return sorted([*HERE.glob("bench_*.c"), *HERE.glob("thp_*.c")])
+    return sorted(HERE.glob("bench_*.c"))
 
 
 def shared() -> list[Path]:
-    """Return what is part of every program: of the benchmark's own files those that are named after none."""
-    own = [path for path in sorted(HERE.glob("*.c")) if not path.name.startswith(("bench_", "thp_", "zero_"))]
+    """Return the files that every program includes."""
+    own = [path for path in sorted(HERE.glob("*.c")) if not path.name.startswith("bench_")]
     return [*own, *(SELFTESTS / f"{name}.c" for name in ("thp_base", "thp_sysfs", "thp_memory", "thp_run"))]
 
 
@@ -37,7 +37,7 @@ def digest(paths: Sequence[Path]) -> str:
 
 
 def build() -> Path:
-    """Return the directory with all programs, compiled unless that has been done."""
+    """Return the directory with all programs, and compile them first if they are missing."""
     headers = sorted([*HERE.glob("*.h"), *SELFTESTS.glob("*.h")])
     mark = hashlib.sha256(f"{digest([*sources(), *shared(), *headers])}{FLAGS}{compiler()}".encode()).hexdigest()[:16]
     folder = OUT / "binaries" / mark
@@ -62,7 +62,7 @@ def compile_one(source: Path, program: Path) -> None:
 
 
 def files(program: str) -> list[Path]:
-    """Return what a program consists of, itself first. Samplers run other programs, so they have all of them."""
+    """Return the files of a program, itself first. The sampler runs other programs, so it has all of them."""
     if program == SCRIPTS.name:
         return [SCRIPTS / SCRIPTS.name, SCRIPTS / "enter.sh", *sorted(SCRIPTS.glob("*.py"))]
     folder = build()
@@ -71,7 +71,7 @@ def files(program: str) -> list[Path]:
 
 
 def archive(program: str) -> tuple[Path, str]:
-    """Pack a program for the quick bench; return the archive, and a mark that says what is in it."""
+    """Pack a program for a direct boot; return the archive, and a mark that identifies its content."""
     parts = files(program)
     folder = OUT / "archives" / program
     folder.mkdir(parents=True, exist_ok=True)

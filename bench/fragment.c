@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Work that leaves memory in fragments. A round fills memory with page cache and
- * forgets a quarter of it, makes files and deletes half of them at random, fills
- * pipes, of which half stay, starts and ends processes, and dirties anonymous
- * memory at random. It is always the same, in proportion to the machine's memory.
+ * Work that fragments memory. A round fills memory with page cache and drops a
+ * quarter of it, creates files and deletes half of them at random, fills pipes and
+ * keeps half of them, starts and ends processes, and dirties anonymous memory at
+ * random. It is deterministic, in proportion to the machine's memory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,14 +25,14 @@
 #define FOLDER		"/tmp/bench-fragment"
 #define SEED		1
 #define READ_SIZE	(16 * KB)
-#define SCATTER		7919	/* a prime, so that each is read once */
+#define SCATTER		7919	/* a prime: each chunk is read once */
 #define PIPES		1500
 #define PIPE_SIZE	(64 * KB)
 #define FORKS		100
 #define FOLDERS		100
 #define FILES		200	/* in each */
 
-/* Parts of the machine's memory, in percent. */
+/* In percent of the machine's memory. */
 #define CACHE_PART	100
 #define DIRTY_PART	30
 
@@ -85,9 +85,9 @@ static size_t part_of_memory(int percent)
 }
 
 /*
- * Read out of order, and a quarter of it forgotten again: what is free then is in
- * pieces, and few blocks are free enough to change their kind. Nothing is stored
- * in the file, so reading it needs no disk.
+ * Reads out of order and drops a quarter again: free memory is then in pieces, and
+ * few blocks are free enough to change their migrate type. The file is one hole, so
+ * reading it does not touch the disk.
  */
 static void read_cache(void)
 {
@@ -109,7 +109,7 @@ static void read_cache(void)
 	close(fd);
 }
 
-/* What one round leaves is in the way of the next. */
+/* The files of one round stay for the next. */
 static void make_files(void)
 {
 	static int number;
@@ -165,7 +165,7 @@ static void fork_often(void)
 		helper_join(helper_start(nothing, NULL));
 }
 
-/* Stays, with what it has, until it is killed at the end of the round. */
+/* Keeps its memory until it is killed at the end of the round. */
 static void dirty(void *ready)
 {
 	size_t size = part_of_memory(DIRTY_PART), i;

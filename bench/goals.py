@@ -1,4 +1,4 @@
-"""What the variant has to reach in the benchmark, and whether it does."""
+"""The goals of kernel-thp in the benchmark, and whether it reaches them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MET, MISSED, UNKNOWN = "met", "missed", "not measured"
 
 @dataclass(frozen=True)
 class Goal:
-    """A figure of kernel-thp is at most `most`, or at least `least`: its ratio to that of `over`, if that is given."""
+    """A figure of kernel-thp, or its ratio to the same figure of kernel `over`: at most `most`, or at least `least`."""
 
     text: str
     case: str
@@ -30,7 +30,7 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Outcome:
     goal: Goal
     found: Spread | None
     verdict: str
@@ -38,29 +38,29 @@ class Judged:
 
 GOALS = (
     Goal("sparse huge page given back", "shrink.count", "sparse_40", "per_thp_cpu", UPSTREAM, most=0.5),
-    Goal("dense huge page judged", "shrink.count", "dense_512", "per_thp_cpu", UPSTREAM, most=1),
+    Goal("dense huge page checked", "shrink.count", "dense_512", "per_thp_cpu", UPSTREAM, most=1),
     Goal("dense in the last bytes only", "shrink.count", "dense_512_last", "per_thp_cpu", UPSTREAM, most=1),
     Goal("huge page faulted in, less its clearing", "fault.count", "fault_1", "fault_net", STOCK, most=1.02),
     Goal("huge page freed", "fault.count", "fault_1", "free", STOCK, most=1.02),
     Goal("zram, worst case: instructions", "zero_drop.split.count", "worst.zram", "pageout_cpu", STOCK, most=1.02),
     Goal("zram, worst case: time", "zero_drop.split", "worst.zram", "pageout_time", STOCK, most=1.02),
-    # What the posting of 2021 reached, see the workload.
+    # The figures of the mailing list posting of 2021, see docs/bench.md.
     Goal("zram, best case: time", "zero_drop.split", "best.zram", "pageout_time", STOCK, most=0.4964),
     Goal("disk, best case: time", "zero_drop.split", "best.disk", "on_disk_time", STOCK, most=0.0503),
-    # What the posting of 2024 reached.
-    Goal("survives with a limit of 470", "oom", "oom_470", "survived", least=1),
-    Goal("tight memory: used huge pages that are kept", "programs", "mix.shrinker", "kept", UPSTREAM, least=1),
-    Goal("tight memory: unused memory that is left", "programs", "mix.shrinker", "wasted", most=0.1),
+    # The figure of the mailing list posting of 2024.
+    Goal("survives with a threshold of 470", "oom", "oom_470", "survived", least=1),
+    Goal("tight memory: used huge pages kept", "programs", "mix.shrinker", "kept", UPSTREAM, least=1),
+    Goal("tight memory: unused memory left", "programs", "mix.shrinker", "wasted", most=0.1),
 )
 
 
-def judge(goal: Goal, rows: Sequence[Row]) -> Judged:
+def evaluate(goal: Goal, rows: Sequence[Row]) -> Outcome:
     found = None
     for row in rows:
         if (row.case, row.test, row.figure) == (goal.case, goal.test, goal.figure):
             found = row.ratio(THP, goal.over) if goal.over else row.of(THP)
     if found is None:
-        return Judged(goal, None, UNKNOWN)
+        return Outcome(goal, None, UNKNOWN)
     low_enough = goal.most is None or found.median <= goal.most
     high_enough = goal.least is None or found.median >= goal.least
-    return Judged(goal, found, MET if low_enough and high_enough else MISSED)
+    return Outcome(goal, found, MET if low_enough and high_enough else MISSED)

@@ -1,4 +1,4 @@
-"""Boot a kernel for one case on the quick bench, and read the figures that its program prints."""
+"""Boot a kernel directly for one case, and read the figures that its program prints."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from lab.accel import QEMU, TCG
 from lab.direct_boot import Machine
 from tests.verdicts import Verdict, read_console
 
-# One node: all kernels have one lock for a cgroup's queue then. Huge pages are cleared by plain stores, because
-# emulation takes string instructions element by element, and nothing but clearing would be seen. Linux 6.12 copies and
-# sets memory by two other promises of a processor than 6.1; the second one, FSRS, goes by its number.
+# One NUMA node: every kernel then has one lock for a cgroup's queue. Without these features a kernel clears huge pages
+# with plain stores. qemu emulates string instructions element by element, and clearing would hide everything else.
+# Linux 6.12 checks two more features than 6.1; the second one, FSRS, is given by its number.
 KERNEL_LINE = "clearcpuid=erms,rep_good,fsrm,395"
-RUNNING = Machine(cpus=2, kernel_line=KERNEL_LINE)
-# The report says what emulation shows, and ratios that are stored come from it: it is used where there is KVM, too.
-TIMING = dataclasses.replace(RUNNING, accel=tuple(TCG))
-# A nanosecond of this machine is an instruction. The clock's frequency is told: it would be measured, less exactly than
-# is needed to see a hundred instructions.
+# Emulated even where there is KVM: the stored ratios come from emulation, and the report says what emulation shows.
+TIMING = Machine(cpus=2, kernel_line=KERNEL_LINE, accel=tuple(TCG))
+# A nanosecond of this machine is an instruction. The command line gives the kernel the clock's frequency, because the
+# kernel's own measurement is too inexact to see a hundred instructions.
 COUNTING = Machine(
     cpus=1,
     kernel_line=f"{KERNEL_LINE} tsc_early_khz=1000000",
@@ -37,10 +36,10 @@ COUNTING = Machine(
 MACHINES = {WALL: TIMING, COUNT: COUNTING}
 DEVICE = "/dev/vda"
 SWAP_MIB = 512
-# A case may take this many times as long as expected, and no less than two minutes.
+# The time limit of a case: this many times its estimate, and at least two minutes.
 PATIENCE, LEAST = 5.0, 120.0
 FIGURE = re.compile(r"^# (\S+): (\S+) (-?\d+(?:\.\d+)?) (ns|s|bytes|pages|thps|count|share)$")
-# Starts another program, and says where the kernel was meanwhile.
+# Runs another program, and prints in which functions the kernel was meanwhile.
 SAMPLER = "bench_symbols"
 SAMPLES = re.compile(r"^# symbol (\S+) (\d+)$")
 
@@ -53,7 +52,7 @@ def read_figures(lines: Iterable[str]) -> Figures:
 
 
 def read_samples(lines: Iterable[str]) -> dict[str, Figure]:
-    """Return how often a function of the kernel was found at work, by its name."""
+    """Return how many samples fell into each function of the kernel."""
     return {match[1]: Figure(float(match[2]), "samples") for match in filter(None, map(SAMPLES.match, lines))}
 
 
@@ -64,7 +63,7 @@ def qemu_version() -> str:
 
 
 def machine_of(case: Case, folder: Path, root: Path | None = None) -> Machine:
-    """Return what the case runs on; `root` is the disk with the distribution."""
+    """Return the machine of a case; `root` is the disk with the distribution."""
     machine = MACHINES[case.machine]
     words = [machine.kernel_line, *(f"{name}={value}" for name, value in case.variables)]
     devices: tuple[str, ...] = ()
@@ -76,14 +75,14 @@ def machine_of(case: Case, folder: Path, root: Path | None = None) -> Machine:
 
 
 def make_swap(disk: Path) -> None:
-    """Write all of it once. What first writes a place of a file pays this machine for it, and that is never fair."""
+    """Write all of it once: the first write to a block of a file costs extra, and that cost is unevenly spread."""
     with disk.open("wb") as handle:
         for _ in range(SWAP_MIB):
             handle.write(bytes(1 << 20))
 
 
 class Guest:
-    """One case, with what all its boots share."""
+    """One case, with everything its boots share."""
 
     def __init__(self, case: Case, root: Path | None = None) -> None:
         self.case = case
@@ -91,7 +90,7 @@ class Guest:
         self.base, self.mark = binaries.archive(case.binary)
 
     def key(self, kernel: Kernel) -> str:
-        """Name what is measured: the kernel, the program, and the machine, wherever its files are."""
+        """Return a key of what is measured: kernel, program and machine, regardless of where their files are."""
         machine = machine_of(self.case, Path(), Path(self.root.name) if self.root else None)
         parts = [kernel.key, self.mark, qemu_version(), *machine.command(), self.case.program, *self.case.tests]
         if self.case.disk == SWAP:
@@ -99,7 +98,7 @@ class Guest:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     def boot(self, kernel: Kernel, label: str) -> Boot:
-        """Measure all tests once. The console stays in a directory named after the label, the case and the kernel."""
+        """Measure all tests once. The console's log stays in a directory named after case, label and kernel."""
         folder = OUT / "boot" / self.case.name / label / kernel.name
         folder.mkdir(parents=True, exist_ok=True)
         machine = machine_of(self.case, folder, self.root)
@@ -107,8 +106,8 @@ class Guest:
             make_swap(folder / "swap.img")
         began = time.monotonic()
         limit = max(LEAST, PATIENCE * self.case.seconds)
-        todo = {self.case.program: self.case.tests}
-        verdicts = read_console(direct_boot.run(kernel.image, self.base, todo, folder, limit, machine), todo)
+        tests = {self.case.program: self.case.tests}
+        verdicts = read_console(direct_boot.run(kernel.image, self.base, tests, folder, limit, machine), tests)
         seconds = time.monotonic() - began
         for name in ("swap.img", "initrd.gz"):
             (folder / name).unlink(missing_ok=True)
@@ -120,10 +119,10 @@ class Guest:
 
 
 def accepted(key: str, seconds: float, verdicts: Mapping[str, Verdict], figures: Figures) -> Boot:
-    """Return what was measured: figures of tests that passed, and no pass without figures."""
-    said = {test: (verdict.verdict, verdict.reason) for test, verdict in verdicts.items()}
-    passed = {test: figures[test] for test in said if said[test][0] == "pass" and test in figures}
-    for test in said:
-        if said[test][0] == "pass" and test not in passed:
-            said[test] = ("fail", "it printed no figures")
-    return Boot(key, seconds, said, passed)
+    """Return the figures of tests that passed. A test that passed without figures has failed."""
+    results = {test: (verdict.verdict, verdict.reason) for test, verdict in verdicts.items()}
+    passed = {test: figures[test] for test in results if results[test][0] == "pass" and test in figures}
+    for test in results:
+        if results[test][0] == "pass" and test not in passed:
+            results[test] = ("fail", "it printed no figures")
+    return Boot(key, seconds, results, passed)

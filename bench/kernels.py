@@ -1,6 +1,6 @@
-"""The kernels that are compared, each built once: the base kernel, the same with the series, and upstream's 6.12.
+"""The kernels of the benchmark: the base kernel, the base kernel with the series, and upstream's 6.12.
 
-All have one configuration and one compiler. What upstream's Kconfig does not know is said and left out there.
+All have the same configuration and compiler, and each is built once. The build prints options that upstream lacks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab import direct_boot, upstream
 from lab.kernel_build import Place, refused
-from scripts import distro, kconfig, lock, series
+from scripts import distro, files, kconfig, lock, series
 from scripts.console import BUILD, UserError, say, step
 
 HERE = Path(__file__).resolve().parent
@@ -25,17 +25,17 @@ CONFIG = HERE / "kernel.config"
 STOCK, THP, UPSTREAM = "stock", "thp", "upstream"
 NAMES = (STOCK, THP, UPSTREAM)
 UPSTREAM_PACKAGE = "linux-source-6.12"
-# qemu chains no translated block that lies on two pages of code, which costs some 30 ns each time it runs. Where a
-# function lies is chance, and in one of the kernels the loop over the tail pages of a freed huge page fell on two
-# pages: 16 us for each huge page. Functions of that file therefore begin a page.
+# qemu does not chain a translated block that spans two pages of code, which costs about 30 ns per execution. In one of
+# the kernels the loop over the tail pages of a freed huge page happened to span two pages: 16 us per huge page.
+# Functions of that file therefore start on a page of their own.
 PLACEMENT = "CFLAGS_page_alloc.o=-falign-functions=4096"
-# Kconfig asks nobody about this one.
+# Kconfig has no prompt for this option.
 THP_SWAP = re.compile(r"(?m)^(config THP_SWAP\n\tdef_bool) [yn]$")
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """`key` changes when anything does that the kernel is made from."""
+    """`key` changes with everything the kernel is built from."""
 
     name: str
     version: str
@@ -54,7 +54,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Source:
-    """`prepare` puts it into the folder; `mark` tells any two sources apart."""
+    """`prepare` puts the source into the folder; `mark` identifies it."""
 
     version: str
     mark: str
@@ -67,20 +67,20 @@ def wanted() -> dict[str, str]:
 
 
 def configuration() -> Path:
-    """Write the configuration that all kernels are built from."""
+    """Write the configuration of all kernels."""
     path = OUT / "kernel.config"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{option}={value}\n" for option, value in wanted().items()))
+    files.replace(path, "".join(f"{option}={value}\n" for option, value in wanted().items()))
     return path
 
 
 def of_tree(commit: str) -> Source:
-    """Return a commit of the tree as it is now; what is not committed there is not measured."""
+    """Return a commit of the tree. Uncommitted changes are not measured."""
     base = lock.used()
     _, tree = series.place(base)
     if not tree.exists:
         raise UserError(f"there is no tree at {tree.folder}", "run `make tree`")
-    # HEAD would be that of the worktree itself.
+    # Resolved here: in the worktree, HEAD is another commit.
     commit = tree.git("rev-parse", commit)
     folder = OUT / "src" / f"linux-{base.series}"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def of_tree(commit: str) -> Source:
 
 
 def of_upstream() -> Source:
-    """Return the distribution's source of 6.12, which apt has checked."""
+    """Return the distribution's source of 6.12, as verified by apt."""
     package = upstream.package(UPSTREAM_PACKAGE)
     match = re.search(r"_(\d+(?:\.\d+)+)-", package.name)
     if not match:
@@ -122,24 +122,24 @@ def compiler() -> str:
 
 
 def set_thp_swap(source: Path, on: bool) -> None:
-    """Say in the source whether huge pages are swapped out whole; a file that says so already is not touched."""
+    """Set in the source whether huge pages are swapped out whole. Leave the file alone if it is set already."""
     path = source / "mm" / "Kconfig"
     text = path.read_text()
     new, found = THP_SWAP.subn(rf"\g<1> {'y' if on else 'n'}", text)
     if found != 1:
         raise UserError(f"{path} has THP_SWAP in another form", f"adapt THP_SWAP in {__file__}")
     if new != text:
-        path.write_text(new)
+        files.replace(path, new)
 
 
 def lacks(kernel: Kernel) -> list[str]:
-    """Return what the configuration asks for and this kernel does not have."""
+    """Return the options of the configuration that this kernel does not have."""
     return refused(wanted(), kconfig.parse(kernel.config.read_text()))
 
 
 @functools.cache
 def find(name: str, thp_swap: bool = True) -> Kernel:
-    """Return what a kernel is now, whether it has been built or not."""
+    """Return the kernel as the present sources define it, built or not."""
     source = SOURCES[name]()
     label = name if thp_swap else f"{name}-split-swap"
     parts = (source.mark, configuration().read_text(), PLACEMENT, label, compiler())
@@ -148,7 +148,7 @@ def find(name: str, thp_swap: bool = True) -> Kernel:
 
 
 def build(name: str, thp_swap: bool = True) -> Kernel:
-    """Return a kernel, which is built unless that has been done."""
+    """Return a kernel, and build it first if it is missing."""
     kernel = find(name, thp_swap)
     if not kernel.image.exists():
         with step(f"build the {kernel.label} kernel"):
@@ -159,19 +159,19 @@ def build(name: str, thp_swap: bool = True) -> Kernel:
 def make(kernel: Kernel, source: Source) -> None:
     source.prepare()
     set_thp_swap(source.folder, kernel.thp_swap)
-    place = Place(source.folder, OUT / "objects" / source.folder.name, BUILD / "logs" / f"bench-{kernel.label}.log")
-    missing = place.configure(configuration())
+    work = Place(source.folder, OUT / "objects" / source.folder.name, BUILD / "logs" / f"bench-{kernel.label}.log")
+    missing = work.configure(configuration())
     if missing and kernel.name == UPSTREAM:
         say(f"  Linux {kernel.version} does not have {', '.join(missing)}")
     elif missing:
-        raise UserError(f"{CONFIG} asks for {missing[0]}, Kconfig does not grant it", "mend that file")
-    if (place.configuration().get("CONFIG_THP_SWAP", "n") == "y") is not kernel.thp_swap:
-        raise UserError(f"CONFIG_THP_SWAP of the {kernel.label} kernel is not what was asked for", f"read {place.log}")
-    built = place.image(kernel.label, PLACEMENT)
+        raise UserError(f"{CONFIG} asks for {missing[0]}, Kconfig does not grant it", "fix that file")
+    if (work.configuration().get("CONFIG_THP_SWAP", "n") == "y") is not kernel.thp_swap:
+        raise UserError(f"CONFIG_THP_SWAP of the {kernel.label} kernel is not as requested", f"read {work.log}")
+    built = work.image(kernel.label, PLACEMENT)
     kernel.image.parent.mkdir(parents=True, exist_ok=True)
     for old in kernel.image.parent.glob(f"{kernel.label}.*"):
         old.unlink()
-    shutil.copyfile(place.objects / ".config", kernel.config)
+    shutil.copyfile(work.objects / ".config", kernel.config)
     part = kernel.image.with_suffix(".part")
     shutil.copyfile(built, part)
     part.replace(kernel.image)

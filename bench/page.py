@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: no network, no file beside it."""
+"""The report as one self-contained page: no network, no other file."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ small, summary { color: #666; } svg { max-width: 100%; height: auto; }
 .scroll { overflow-x: auto; }
 """
 HOW = (
-    "Each figure is the median of all rounds, with the lowest and the highest in brackets where they differ. A ratio "
-    "is taken within a round, in which all kernels ran in turn."
+    "Each figure is the median over all rounds, with the lowest and the highest in brackets where they differ. Ratios "
+    "are taken within a round, in which all kernels run in turn."
 )
 NOTHING = "-"
 
 
 def spread(found: dict[str, float] | None, digits: int | None = None) -> str:
-    """Return median and, where there is one, the spread."""
+    """Return the median, with the spread if there is one."""
     if found is None:
         return NOTHING
     form = brief if digits is None else f"{{:.{digits}f}}".format
@@ -59,7 +59,7 @@ def goals(entries: Sequence[dict[str, Any]]) -> str:
         verdict = f'<td class="{goal["verdict"].split()[0]}">{escape(goal["verdict"])}</td>'
         found = figure(spread(goal["found"], 3))
         rows.append([word(goal["text"]), figure(escape(goal["wish"])), found, verdict, code(goal["command"])])
-    return table(("goal", "wanted", "found", "", "by"), rows)
+    return table(("goal", "wanted", "found", "", "command"), rows)
 
 
 def kernels(entries: Sequence[dict[str, Any]]) -> str:
@@ -67,7 +67,7 @@ def kernels(entries: Sequence[dict[str, Any]]) -> str:
     for kernel in entries:
         lacks = ", ".join(kernel["lacks"]) or "nothing"
         rows.append([word(kernel["label"]), word(f"Linux {kernel['version']}"), word(lacks), code(kernel["key"])])
-    return table(("kernel", "made from", "what it lacks of the configuration", "mark"), rows)
+    return table(("kernel", "source", "options it does not have", "mark"), rows)
 
 
 def figures(case: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
@@ -78,11 +78,11 @@ def figures(case: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
         others = [figure(spread(row["ratios"].get(name), 3)) for name in ratios]
         what = [word(row["test"]), word(f"{row['figure']}, {row['unit']}")]
         lines.append([*what, *values, *others, code(row["command"])])
-    return table(("test", "figure", *case["kernels"], *ratios, "by"), lines)
+    return table(("test", "figure", *case["kernels"], *ratios, "command"), lines)
 
 
 def gone(entries: Sequence[dict[str, str]]) -> str:
-    """Return what was not measured, the tests with the same reason together."""
+    """Return the tests without figures, grouped by reason."""
     reasons: dict[tuple[str, str, str], list[str]] = {}
     for entry in entries:
         reasons.setdefault((entry["kernel"], entry["verdict"], entry["reason"]), []).append(entry["test"])
@@ -101,8 +101,8 @@ def section(case: dict[str, Any]) -> str:
     more = [row for row in case["rows"] if not row["first"]]
     others = f"<details><summary>more figures</summary>{figures(case, more)}</details>" if more else ""
     swap = "" if case["thp_swap"] else ", CONFIG_THP_SWAP off"
-    told = f"{case['name']}: {case['machine']}, rounds: {case['rounds']}{swap}"
-    line = f"<p><small>{escape(told)}. <code>{escape(case['command_line'])}</code></small></p>"
+    about = f"{case['name']}: {case['machine']}, rounds: {case['rounds']}{swap}"
+    line = f"<p><small>{escape(about)}. <code>{escape(case['command_line'])}</code></small></p>"
     picture = plots.svg(plots.figure_of(case))
     return "\n".join([title, line, picture, figures(case, first), others, gone(case["missing"])])
 

@@ -1,4 +1,4 @@
-"""What the benchmark found as text: for a terminal, and as a table of a README."""
+"""The report as text: for a terminal, and as a table of goals for the documentation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.goals import UNKNOWN
 
 
 def brief(number: float) -> str:
-    """Return a number with four digits that count; a large one with its thousands apart."""
+    """Return a number with four significant digits; a large one with thousands separators."""
     return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
@@ -39,7 +39,7 @@ def terminal(report: Mapping[str, Any]) -> str:
 
 
 def markdown(report: Mapping[str, Any]) -> str:
-    lines = ["| kernel-thp | wanted | found | by |", "|---|---|---|---|"]
+    lines = ["| goal | wanted | found | command |", "|---|---|---|---|"]
     for goal in report["goals"]:
         found = f"{spread(goal['found'])}, {goal['verdict']}" if goal["found"] else goal["verdict"]
         lines.append(f"| {goal['text']} | {goal['wish']} | {found} | `{goal['command']}` |")

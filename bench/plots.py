@@ -1,4 +1,4 @@
-"""Plots of a case for the report's page: a row of panels for each figure, a bar for each kernel, its spread on top."""
+"""Plots for the report's page: a row of panels for each figure, with a bar and its spread for each kernel."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-# Colours that can be told apart by everybody, also in grey.
+# Distinguishable by colour-blind readers, and in grey.
 COLOURS = {"stock": "#9aa0a6", "thp": "#1769aa", "upstream": "#e08e0b"}
-OTHERS = ("#1769aa", "#9aa0a6", "#e08e0b", "#5f3dc4", "#2b8a3e")
-# Beyond this, small bars would not be seen beside large ones.
+# Above this ratio, small bars would vanish beside large ones.
 SPREAD_OF_A_PLAIN_AXIS = 30
 ROW_HEIGHT, WIDTH = 2.3, 11.0
-# A line of panels has room for so many tests at least, so that bars are bars.
+# A row of panels leaves room for at least this many tests, which limits the width of a bar.
 LEAST_TESTS = 6
 SIDE_BY_SIDE = 3
-# Of these there is no half.
+# Units without fractions.
 WHOLE = ("count", "instructions", "ns", "pages", "samples", "thps")
 SETTINGS = {
     "svg.fonttype": "none",
-    # Names inside the picture that are the same each time.
+    # Deterministic names inside the picture.
     "svg.hashsalt": "kernel-thp",
     "font.family": "sans-serif",
     "font.size": 9,
@@ -37,7 +36,7 @@ Rows = Sequence[dict[str, Any]]
 
 
 def kind(test: str) -> str:
-    """Return what a test's name has after its last dot: the device it swaps to, or the mode it runs in."""
+    """Return the part of a test's name after its last dot: swap device, mode, or number of processes."""
     return test.rpartition(".")[2] if "." in test else ""
 
 
@@ -46,14 +45,14 @@ def bare(test: str) -> str:
 
 
 def figure_of(case: dict[str, Any]) -> Figure | None:
-    """Return the picture of a case; there is none if nothing was measured."""
+    """Return the picture of a case, or None if nothing was measured."""
     rows = [row for row in case["rows"] if row["first"] and any(row["spread"].values())]
     names = [name for name in case["figures"] if any(row["figure"] == name for row in rows)]
     kinds = list(dict.fromkeys(kind(row["test"]) for row in rows))
     order = list(dict.fromkeys(bare(row["test"]) for row in rows))
     if not names:
         return None
-    # Figures of few tests and one kind are small enough to stand side by side.
+    # Figures of few tests and one kind fit side by side.
     few = len(kinds) == 1 and len({row["test"] for row in rows}) <= LEAST_TESTS // SIDE_BY_SIDE
     columns = min(len(names), SIDE_BY_SIDE) if few else len(kinds)
     lines = math.ceil(len(names) * len(kinds) / columns)
@@ -73,18 +72,14 @@ def figure_of(case: dict[str, Any]) -> Figure | None:
             scale(line[0], own)
         for panel in panels:
             panel.set_visible(False)
-        # What a kernel lacks in one panel it may have in another.
-        handles = [Patch(color=colour(name, number), label=name) for number, name in enumerate(case["kernels"])]
+        # For all kernels: one that a panel lacks may be in another.
+        handles = [Patch(color=COLOURS[name], label=name) for name in case["kernels"]]
         picture.legend(handles=handles, loc="outside upper right", ncols=len(handles), frameon=False)
     return picture
 
 
-def colour(kernel: str, number: int) -> str:
-    return COLOURS.get(kernel, OTHERS[number % len(OTHERS)])
-
-
 def draw(panel: Axes, places: dict[int, dict[str, Any]], kernels: Sequence[str]) -> None:
-    """Draw a group of bars for each test at its place. What was not measured has none."""
+    """Draw a group of bars for each test at its place, one for each kernel that was measured."""
     width = 0.8 / len(kernels)
     for number, kernel in enumerate(kernels):
         present = [(place, row["spread"][kernel]) for place, row in places.items() if row["spread"].get(kernel)]
@@ -92,7 +87,7 @@ def draw(panel: Axes, places: dict[int, dict[str, Any]], kernels: Sequence[str])
         heights = [spread["median"] for _, spread in present]
         below = [spread["median"] - spread["least"] for _, spread in present]
         above = [spread["most"] - spread["median"] for _, spread in present]
-        panel.bar(at, heights, width, color=colour(kernel, number))
+        panel.bar(at, heights, width, color=COLOURS[kernel])
         panel.errorbar(at, heights, [below, above], fmt="none", ecolor="#202124", elinewidth=0.8, capsize=1.5)
 
 
@@ -106,7 +101,7 @@ def label(panel: Axes, tests: Sequence[str], room: int) -> None:
 
 
 def scale(panel: Axes, rows: Rows) -> None:
-    """Choose the axis of a figure; its other panels share it."""
+    """Set the axis of a figure, which all of its panels share."""
     unit = rows[0]["unit"]
     spreads = [spread for row in rows for spread in row["spread"].values() if spread]
     medians = [spread["median"] for spread in spreads]
@@ -116,7 +111,7 @@ def scale(panel: Axes, rows: Rows) -> None:
         panel.set_ylim(0, 1)
         panel.set_yticks([0])
     elif above_zero and max(above_zero) > SPREAD_OF_A_PLAIN_AXIS * min(above_zero):
-        # With room for what is zero.
+        # A symmetric logarithm has room for zero.
         if min(medians) > 0:
             panel.set_yscale("log")
         else:
@@ -127,7 +122,7 @@ def scale(panel: Axes, rows: Rows) -> None:
 
 
 def goals_figure(goals: Rows) -> Figure | None:
-    """Return the picture of all goals that are ratios: what was found, on a scale on which the goal is at one."""
+    """Return the picture of all goals that are ratios, each divided by its goal."""
     known = [goal for goal in goals if goal["over"] and goal["most"] and goal["found"]]
     if not known:
         return None
@@ -144,13 +139,13 @@ def goals_figure(goals: Rows) -> Figure | None:
         panel.xaxis.set_major_formatter("{x:g}")
         panel.set_yticks(range(len(known)), [f"{goal['text']}: {goal['wish']}" for goal in known])
         panel.set_ylim(len(known) - 0.5, -0.5)
-        panel.set_xlabel("found, as a part of what is wanted at most")
+        panel.set_xlabel("ratio found, divided by the goal")
         panel.grid(axis="x", color="#00000018")
     return picture
 
 
 def svg(picture: Figure | None) -> str:
-    """Return a picture as a part of a page; what it would take from elsewhere is left out."""
+    """Return a picture as part of a page, without references to anything outside."""
     if picture is None:
         return ""
     out = io.StringIO()

@@ -1,4 +1,4 @@
-"""Ratios between kernels: taken within a round, shown as median, least and most of all rounds."""
+"""Ratios between kernels: taken within a round, shown as median, least and most over all rounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of one test: for each kernel a value by round, None where there is none."""
+    """One figure of one test: the values of each kernel by round, None where it was not measured."""
 
     case: str
     test: str
@@ -37,18 +37,18 @@ class Row:
         return spread([value for value in self.values.get(kernel, ()) if value is not None])
 
     def ratio(self, kernel: str, over: str) -> Spread | None:
-        """Return the kernel's value by that of another; nothing where that is zero, or either did not measure."""
+        """Return the ratio of two kernels. Rounds in which one has no value, or `over` has zero, do not count."""
         pairs = zip(self.values.get(kernel, ()), self.values.get(over, ()))
         return spread([value / other for value, other in pairs if value is not None and other])
 
 
 def fault_net(named: Mapping[str, Figure]) -> Figure:
-    """Return what a fault takes without clearing the huge page, which is most of it and the same on every kernel."""
+    """Return the cost of a fault less that of clearing, which is most of it and the same on every kernel."""
     return Figure(named["fault"].value - named["clear"].value, named["fault"].unit)
 
 
 def freed_by_cpu(named: Mapping[str, Figure]) -> Figure:
-    """Return how much memory is given back in a second of processor time."""
+    """Return how much memory the kernel gives back per second of processor time."""
     seconds = named["per_thp_cpu"].value * named["given_back"].value / 1e9
     return Figure(named["freed"].value * PAGE_BYTES / seconds, "bytes/s")
 
@@ -57,7 +57,7 @@ DERIVED = {"fault_net": fault_net, "freed_by_cpu": freed_by_cpu}
 
 
 def with_derived(figures: Figures) -> Figures:
-    """Return the figures, and those that can be made from them."""
+    """Return the figures, and those derived from them."""
     found = {test: dict(named) for test, named in figures.items()}
     for named in found.values():
         for name, derive in DERIVED.items():
@@ -67,7 +67,7 @@ def with_derived(figures: Figures) -> Figures:
 
 
 def rows(case: str, rounds: Sequence[Boots], kernels: Iterable[str]) -> list[Row]:
-    """Return all figures of a case, in the order in which they were printed first."""
+    """Return all figures of a case, in the order in which they were first printed."""
     figures = [{kernel: with_derived(boot.figures) for kernel, boot in boots.items()} for boots in rounds]
     units: dict[tuple[str, str], str] = {}
     for boots in figures:

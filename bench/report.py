@@ -1,4 +1,4 @@
-"""Write what the benchmark found: report.json for programs, report.html with the plots, table.md for a README."""
+"""Write the report: report.json for programs, report.html with the plots, table.md for the documentation."""
 
 from __future__ import annotations
 
@@ -12,36 +12,40 @@ from pathlib import Path
 from typing import Any
 
 from bench import cases, goals, kernels, page, plain_text, ratios
-from bench.cases import COUNT, NATIVE, Case
+from bench.cases import COUNT, Case
 from bench.guest import machine_of, qemu_version
 from bench.kernels import OUT
 from bench.ratios import Row, Spread
 from bench.results import Boots
+from scripts import files
 
 REPORT = OUT / "report.json"
+COUNTS = OUT / "count.json"
 PAGE = OUT / "report.html"
 TABLE = OUT / "table.md"
-# Looked for, not made.
+# The highest number of rounds whose results are looked up.
 MOST_ROUNDS = 50
 STATEMENT = (
-    "Shown by software emulation: how many instructions a kernel executes for a piece of work, exactly and repeatably; "
-    "how often it does what; how much memory is used, given back, and written to swap; who is killed for lack of it.",
-    "Not shown by it: anything about the TLB, so neither what a huge page is worth to the program that uses it nor "
-    "what flushing costs; caches and the bandwidth of memory, so reading a page costs the same wherever it is; what "
-    "processors pay for a lock or an interrupt that they share; the speed of a real disk, because the emulated one is "
-    "the page cache of this machine. Time on the emulated machine is time of translated instructions. A ratio of two "
-    "such times carries over to a host as far as both kernels execute the same kinds of instructions.",
+    "Software emulation shows exactly and deterministically how many instructions a kernel executes for a piece of "
+    "work. It also shows the kernel's counters, how much memory is used, given back and written to swap, and which "
+    "programs the OOM killer kills.",
+    "Software emulation does not show effects of the TLB: neither the benefit of a huge page to the program that uses "
+    "it nor the cost of flushing. It has no caches and no memory bandwidth: reading a page costs the same wherever the "
+    "page is. It does not show the cost of locks and interrupts that processors share, nor the speed of a real disk: "
+    "the emulated disk is the page cache of this machine. Time on the emulated machine is the time of translated "
+    "instructions. A ratio of two such times applies to a host as far as both kernels execute the same kinds of "
+    "instructions.",
 )
-# The meaning of a unit where a nanosecond is an instruction.
-COUNTED = {"ns": "instructions", "bytes/s": "bytes per 10⁹ instructions"}
+# Units where a nanosecond is an instruction.
+UNITS = {"ns": "instructions", "bytes/s": "bytes per 10⁹ instructions"}
 
 
 def unit_of(case: Case, unit: str) -> str:
-    return COUNTED.get(unit, unit) if case.machine == COUNT else unit
+    return UNITS.get(unit, unit) if case.machine == COUNT else unit
 
 
 def shown(case: Case, row: Row) -> bool:
-    """Leave out time that has passed where instructions are counted: they are the processor's time."""
+    """Leave out elapsed time where instructions are counted; processor time is the instructions."""
     return not (case.machine == COUNT and row.unit == "s")
 
 
@@ -68,7 +72,7 @@ def row_entry(case: Case, row: Row) -> dict[str, Any]:
 
 
 def missing(case: Case, rounds: Sequence[Boots]) -> list[dict[str, str]]:
-    """Return what was not measured, and why: skips as well as failures, each once."""
+    """Return the tests without figures, skipped or failed, each once with its reason."""
     found = {}
     for boots in rounds:
         for kernel, boot in boots.items():
@@ -79,8 +83,6 @@ def missing(case: Case, rounds: Sequence[Boots]) -> list[dict[str, str]]:
 
 
 def machine_line(case: Case) -> str:
-    if case.machine == NATIVE:
-        return "this machine"
     return shlex.join(machine_of(case, Path(), Path("root.ext4")).command())
 
 
@@ -103,15 +105,15 @@ def case_entry(case: Case, rounds: Sequence[Boots], rows: Sequence[Row]) -> dict
 def goal_entries(rows: Sequence[Row]) -> list[dict[str, Any]]:
     found = []
     for goal in goals.GOALS:
-        judged = goals.judge(goal, rows)
-        command = f"make bench ONLY={goal.case}:{goal.test} ANEW=1"
-        entry = {**asdict(goal), "wish": goal.wish, "found": plain(judged.found), "verdict": judged.verdict}
+        outcome = goals.evaluate(goal, rows)
+        command = f"make bench ONLY={goal.case}:{goal.test} FORCE=1"
+        entry = {**asdict(goal), "wish": goal.wish, "found": plain(outcome.found), "verdict": outcome.verdict}
         found.append({**entry, "command": command})
     return found
 
 
 def kernel_entries(selected: Iterable[Case]) -> list[dict[str, Any]]:
-    """Return the kernels that are there, each with the wishes its Kconfig does not grant."""
+    """Return the kernels that have been built, each with the options its Kconfig does not have."""
     pairs = dict.fromkeys((name, case.thp_swap) for case in selected for name in case.kernels if name in kernels.NAMES)
     found = [kernels.find(*pair) for pair in pairs]
     return [
@@ -122,7 +124,7 @@ def kernel_entries(selected: Iterable[Case]) -> list[dict[str, Any]]:
 
 
 def gathered(selected: Sequence[Case], rounds_of: Callable[[Case], list[Boots]]) -> dict[str, Any]:
-    """Return the report, but for the kernels and the machine."""
+    """Return the report without the kernels and the machine."""
     everything: list[Row] = []
     entries = []
     for case in selected:
@@ -133,12 +135,19 @@ def gathered(selected: Sequence[Case], rounds_of: Callable[[Case], list[Boots]])
     return {"statement": list(STATEMENT), "goals": goal_entries(everything), "cases": entries}
 
 
-def write(selected: Sequence[Case], rounds_of: Callable[[Case], list[Boots]]) -> None:
+def origin() -> dict[str, Any]:
     made = datetime.now(timezone.utc).isoformat(timespec="seconds")
     machine = {"processors": os.cpu_count(), "qemu": qemu_version(), "compiler": kernels.compiler()}
-    found = {"made": made, "machine": machine, "kernels": kernel_entries(selected), **gathered(selected, rounds_of)}
-    files = {REPORT: json.dumps(found, indent=1) + "\n", PAGE: page.render(found), TABLE: plain_text.markdown(found)}
-    for path, text in files.items():
-        part = path.with_suffix(".part")
-        part.write_text(text)
-        part.replace(path)
+    return {"made": made, "machine": machine}
+
+
+def write_counts(selected: Sequence[Case], rounds_of: Callable[[Case], list[Boots]]) -> None:
+    """Write the results of `--count` to a file of their own; the report of all cases stays as it is."""
+    files.replace(COUNTS, json.dumps({**origin(), **gathered(selected, rounds_of)}, indent=1) + "\n")
+
+
+def write(selected: Sequence[Case], rounds_of: Callable[[Case], list[Boots]]) -> None:
+    found = {**origin(), "kernels": kernel_entries(selected), **gathered(selected, rounds_of)}
+    pages = {REPORT: json.dumps(found, indent=1) + "\n", PAGE: page.render(found), TABLE: plain_text.markdown(found)}
+    for path, text in pages.items():
+        files.replace(path, text)

@@ -1,4 +1,4 @@
-"""What was measured, kept in a file for each round of a case, so that an interrupted run goes on."""
+"""Keep what was measured, in a file for each round of a case: an interrupted run continues from there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.kernels import OUT
+from scripts import files
 
 RESULTS = OUT / "results"
 
@@ -23,7 +24,7 @@ Figures = dict[str, dict[str, Figure]]
 
 @dataclass(frozen=True)
 class Boot:
-    """What one kernel did: verdict and reason for each test, figures of those that passed."""
+    """What one kernel did: verdict and reason of each test, figures of those that passed."""
 
     key: str
     seconds: float
@@ -32,7 +33,7 @@ class Boot:
 
     @property
     def whole(self) -> bool:
-        """Say whether it need not be tried again; a skip would be one again."""
+        """Tell whether every test gave its final verdict; a skip would be skipped again."""
         return all(verdict in ("pass", "skip") for verdict, _ in self.verdicts.values())
 
 
@@ -47,9 +48,7 @@ def path(case: str, label: str) -> Path:
 def write(case: str, label: str, boots: Boots) -> None:
     file = path(case, label)
     file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps({name: asdict(boot) for name, boot in boots.items()}, indent=1) + "\n")
-    part.replace(file)
+    files.replace(file, json.dumps({name: asdict(boot) for name, boot in boots.items()}, indent=1) + "\n")
 
 
 def read(case: str, label: str) -> Boots:

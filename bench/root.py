@@ -1,6 +1,6 @@
-"""Build the disk of the workload `programs`: a minimal Debian with the programs whose memory is measured.
+"""Build the disk of the case `programs`: a minimal Debian with Python.
 
-It is only read. What is mounted over it, and the scripts of the workload, come with the initramfs.
+Guests mount it read-only. The scripts of the case come with the initramfs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from lab import image
 from scripts.console import UserError, main, run_logged, say, step
 
 LIST = SCRIPTS / "packages.txt"
-SERVICE = SCRIPTS / "Service.java"
-COMPILE = SCRIPTS / "compile.sh"
 DISKS = OUT / "disks"
-# Sparse: it takes what is in it.
+# A sparse file.
 SIZE_MIB = 2048
-# Nothing of these is used. Manuals stay: Java's package makes links among them.
+# No program uses these.
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/locale/*")
 ADVICE = "read the log; `make bench` starts again"
 
@@ -30,8 +28,8 @@ def packages() -> list[str]:
 
 
 def path() -> Path:
-    """Return where the disk is, or will be, for the present inputs. Newer packages in the archive do not change it."""
-    return DISKS / f"{digest([Path(__file__), LIST, SERVICE, COMPILE])}.ext4"
+    """Return the path of the disk for the present inputs. Newer packages in the archive do not change it."""
+    return DISKS / f"{digest([Path(__file__), LIST])}.ext4"
 
 
 def bootstrap(folder: Path, log: Path) -> None:
@@ -39,12 +37,12 @@ def bootstrap(folder: Path, log: Path) -> None:
     command += [f"--include={','.join(packages())}"]
     command += [f"--aptopt={option}" for option in image.apt_options()]
     command += [f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT]
-    command += [f'--customize-hook={COMPILE} "$1" {SERVICE}', image.SUITE, str(folder), *image.apt_sources()]
+    command += [image.SUITE, str(folder), *image.apt_sources()]
     run_logged(command, log, "mmdebstrap", ADVICE)
 
 
 def build() -> Path:
-    """Return the disk, built if it is not there. Needs root, like the lab's image."""
+    """Return the disk, and build it first if it is missing. Needs root, like the lab's image."""
     disk = path()
     if disk.exists():
         return disk

@@ -1,9 +1,8 @@
-"""Measure the variant beside the stock kernel and upstream's, and write the report: `make bench`.
+"""Measure kernel-thp beside the stock kernel and upstream's, and write the report: `make bench`.
 
-What has been measured is kept, so that an interrupted run goes on, for as long as the kernel, the program and the
-machine are the same. On the machine that tells time, a round is one measurement of all kernels in turn: it is kept or
-lost as a whole. Where instructions are counted nothing depends on what else goes on, so each boot stands for itself,
-and as many run at once as there are processors.
+Results are kept and reused while kernel, program and machine stay the same, so an interrupted run continues where it
+stopped. Where time is measured, a round runs all kernels in turn and is kept or lost as a whole. Where instructions
+are counted, other load makes no difference: each boot is kept by itself, and boots run in parallel, one per processor.
 """
 
 from __future__ import annotations
@@ -14,16 +13,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from bench import cases, kernels, native, plain_text, report, results, root
-from bench.cases import CASES, COUNT, NATIVE, ROOT, Case
+from bench import cases, kernels, plain_text, report, results, root
+from bench.cases import CASES, COUNT, ROOT, Case
 from bench.guest import Guest
 from bench.results import Boots
+from scripts.arguments import at_least_one
 from scripts.console import UserError, main, say, step
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is measured and kept as one: a round of a case, or one kernel's part of it."""
+    """The unit that is measured and kept: a round of a case, or one kernel's part of it."""
 
     case: Case
     round: int
@@ -38,17 +38,17 @@ class Job:
 
 
 def rounds_of(case: Case, quick: bool, rounds: int | None) -> int:
-    """Return how many rounds there are; asked for a number, it is that of the measurements of time."""
+    """Return the number of rounds; `rounds` overrides it where time is measured."""
     number = case.quick if quick else case.rounds
     return rounds if rounds and number and case.machine != COUNT else number
 
 
 def jobs(selected: Sequence[Case], quick: bool = False, rounds: int | None = None) -> list[Job]:
-    """Return all there is to do, round by round: a run that ends early has whole rounds of everything."""
+    """Return all jobs, round by round: a run that ends early has whole rounds of every case."""
     found = []
     for case in selected:
         for number in range(rounds_of(case, quick, rounds)):
-            # Each kernel is first in turn, so that a machine that becomes slower or faster favours none.
+            # Each kernel is first in turn: a machine that becomes slower or faster favours none of them.
             turn = number % len(case.kernels)
             order = case.kernels[turn:] + case.kernels[:turn]
             alone = case.machine == COUNT
@@ -57,7 +57,7 @@ def jobs(selected: Sequence[Case], quick: bool = False, rounds: int | None = Non
 
 
 def seconds(job: Job) -> float:
-    """Return how long a job takes: as long as it did last, or else as long as the table of cases guesses."""
+    """Return how long a job takes: as long as last time, or else as the table of cases estimates."""
     kept = job.kept() or next((boots for boots in map(Job.kept, siblings(job)) if boots), {})
     return sum(kept[name].seconds if name in kept else job.case.seconds for name in job.kernels)
 
@@ -67,7 +67,7 @@ def siblings(job: Job) -> list[Job]:
 
 
 def workers() -> int:
-    """Return how many guests may run at once: one for each processor, in half of the memory."""
+    """Return how many guests may run at once: one per processor, within half of the memory."""
     memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
     return max(1, min(os.cpu_count() or 1, memory_mib // 2 // max(case.memory_mib for case in CASES)))
 
@@ -77,7 +77,7 @@ def total(todo: Sequence[Job]) -> float:
 
 
 def plan(todo: Sequence[Job]) -> str:
-    """Say what would run, and for how long, if nothing had been measured yet."""
+    """Return a table of what would run, and for how long, if nothing had been measured yet."""
     lines = [f"{'case':24} {'machine':8} {'boots':>6} {'each':>7} {'all':>9}"]
     for case in dict.fromkeys(job.case for job in todo):
         own = [job for job in todo if job.case is case]
@@ -89,7 +89,7 @@ def plan(todo: Sequence[Job]) -> str:
 
 
 class Bench:
-    """Measures, and knows what of the things measured before is still about what there is now."""
+    """Measures, and knows which of the kept results are still valid."""
 
     def __init__(self) -> None:
         self.guests: dict[str, Guest] = {}
@@ -101,12 +101,10 @@ class Bench:
         return self.guests[case.name]
 
     def key(self, case: Case, kernel: str) -> str:
-        if case.machine == NATIVE:
-            return native.key()
         return self.guest(case).key(kernels.find(kernel, case.thp_swap))
 
     def valid(self, job: Job) -> Boots:
-        """Return what was kept of a job if it is about the present kernels and programs."""
+        """Return the kept results of a job that are about the present kernels and programs."""
         boots = job.kept()
         same = set(boots) == set(job.kernels)
         return boots if same and all(boots[name].key == self.key(job.case, name) for name in boots) else {}
@@ -116,26 +114,22 @@ class Bench:
         return bool(boots) and all(boot.whole for boot in boots.values())
 
     def prepare(self, todo: Sequence[Job]) -> None:
-        """Build what the jobs need; afterwards nothing is done but measuring."""
+        """Build everything the jobs need; nothing is built while measuring."""
         if any(job.case.disk == ROOT for job in todo):
             root.build()
-        booted = [job for job in todo if job.case.machine != NATIVE]
-        for job in booted:
+        for job in todo:
             self.guest(job.case)
-        # Both forms of a kernel one after the other: they have nearly all objects in common, two kernels hardly any.
-        for name, thp_swap in sorted({(name, job.case.thp_swap) for job in booted for name in job.kernels}):
+        # Both forms of a kernel in a row: they share nearly all objects, two kernels hardly any.
+        for name, thp_swap in sorted({(name, job.case.thp_swap) for job in todo for name in job.kernels}):
             kernels.build(name, thp_swap)
 
     def measure(self, job: Job) -> None:
         with step(f"{job.case.name}, round {job.round + 1}: {', '.join(job.kernels)}"):
-            if job.case.machine == NATIVE:
-                boots = native.measure(job.case)
-            else:
-                guest = self.guest(job.case)
-                found = {name: kernels.find(name, job.case.thp_swap) for name in job.kernels}
-                boots = {name: guest.boot(kernel, job.label) for name, kernel in found.items()}
+            guest = self.guest(job.case)
+            found = {name: kernels.find(name, job.case.thp_swap) for name in job.kernels}
+            boots = {name: guest.boot(kernel, job.label) for name, kernel in found.items()}
             if self.stopped and not all(boot.whole for boot in boots.values()):
-                return  # What interrupts this from a terminal ends qemu, too.
+                return  # An interrupt from the terminal ends qemu, too.
             results.write(job.case.name, job.label, boots)
         for name, boot in boots.items():
             for test, (verdict, reason) in boot.verdicts.items():
@@ -158,7 +152,7 @@ class Bench:
                 self.measure(job)
 
     def rounds(self, case: Case) -> list[Boots]:
-        """Return the rounds of a case that were measured, each with the kernels that were."""
+        """Return the measured rounds of a case, each with its measured kernels."""
         found: dict[int, Boots] = {}
         for job in jobs([case], rounds=report.MOST_ROUNDS):
             boots = self.valid(job)
@@ -167,43 +161,49 @@ class Bench:
         return list(found.values())
 
 
-def at_least_one(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of rounds; give 1 or more")
-    return int(text)
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="cases whose names fit this pattern; CASE:TEST for one test")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, and not all cases")
-    parser.add_argument("--rounds", type=at_least_one, help="rounds of the measurements of time")
-    parser.add_argument("--anew", action="store_true", help="measure again what was measured before")
-    parser.add_argument("--plan", action="store_true", help="say what would run, and for how long; run nothing")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--only", default="", help="cases whose names match this pattern; CASE:TEST for one test")
+    which.add_argument(
+        "--count", action="store_true", help="only the instruction counts of stock and thp that `make check` compares"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and fewer cases")
+    parser.add_argument("--rounds", type=at_least_one, help="number of rounds where time is measured")
+    parser.add_argument("--force", action="store_true", help="measure again, whatever results are kept")
+    parser.add_argument("--plan", action="store_true", help="print what would run, and for how long; run nothing")
     return parser.parse_args()
+
+
+def selection(given: argparse.Namespace) -> list[Case]:
+    if given.count:
+        return cases.counted()
+    return cases.chosen(given.only) if given.only else [case for case in CASES if not case.extra]
 
 
 def command() -> None:
     given = arguments()
-    selected = cases.chosen(given.only) if given.only else [case for case in CASES if not case.extra]
-    # What is asked for by name is measured, however quick it is to be.
+    selected = selection(given)
+    # --only measures its cases in full, also with --quick.
     todo = jobs(selected, given.quick and not given.only, given.rounds)
     if given.plan:
         print(plan(todo))
         return
     bench = Bench()
-    left = [job for job in todo if given.anew or not bench.measured(job)]
-    say(f"bench: {len(todo) - len(left)} of {len(todo)} jobs are done, {total(left) / 60:.0f} minutes are left")
+    left = [job for job in todo if given.force or not bench.measured(job)]
+    say(f"bench: {len(todo) - len(left)} of {len(todo)} jobs are done, {total(left) / 60:.0f} minutes left")
     bench.run(left)
     gather: Callable[[Case], list[Boots]] = bench.rounds
     print(plain_text.terminal(report.gathered(selected, gather)))
-    # One test by itself is for who asked; the report is about whole cases.
-    if ":" not in given.only:
+    if given.count:
+        report.write_counts(selected, gather)
+    # One test is printed only; the report is about whole cases.
+    elif ":" not in given.only:
         report.write(CASES, gather)
         say(f"bench: {report.PAGE}")
     failed = [job.case.name for job in todo if not bench.measured(job)]
     if failed:
-        raise UserError(f"not all was measured of {', '.join(sorted(set(failed)))}", "read what is said above, and why")
+        raise UserError(f"some tests were not measured: {', '.join(sorted(set(failed)))}", "their reasons are above")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ PATIENCE = 10.0
 
 
 class Cgroup:
-    """Use it as a context manager: leaving it kills what is inside."""
+    """A context manager: leaving it kills all processes of the cgroup."""
 
     def __init__(self, name: str, limit: int | None) -> None:
         self.path = ROOT / f"bench-{name}"
@@ -26,7 +26,7 @@ class Cgroup:
 
     def __exit__(self, *_: object) -> None:
         (self.path / "cgroup.kill").write_text("1")
-        # A process whose main thread is gone is no longer listed, and may yet have others.
+        # cgroup.procs no longer lists a process whose main thread has exited, although other threads may still run.
         end = time.monotonic() + PATIENCE
         while self._event("cgroup.events", "populated") and time.monotonic() < end:
             time.sleep(0.05)
@@ -45,14 +45,14 @@ class Cgroup:
         return int(self._read("memory.peak"))
 
     def killed(self) -> int:
-        """Return how many processes were killed for lack of memory."""
+        """Return how many processes the OOM killer killed."""
         return self._event("memory.events", "oom_kill")
 
     def pressure(self) -> float:
-        """Return the seconds in which some process waited for memory."""
+        """Return for how many seconds some process waited for memory."""
         return int(self._read("memory.pressure").splitlines()[0].rpartition("total=")[2]) / 1e6
 
     def reclaim(self, size: int) -> None:
-        """Have the kernel take back as much of this as it can; less is no error."""
+        """Have the kernel reclaim up to this size; reclaiming less is no error."""
         with contextlib.suppress(OSError):
             (self.path / "memory.reclaim").write_text(str(size))

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Become another program inside of a cgroup, so that all of its memory is charged there.
+# Start a program inside a cgroup, which all of its memory is then charged to.
 # usage: enter.sh CGROUP PROGRAM [ARGUMENT...]
 set -eu
 

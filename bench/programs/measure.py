@@ -1,27 +1,30 @@
-"""Measure the memory of programs with sparse heaps, all at the same time, each in a cgroup of its own.
+"""Measure the memory of programs with sparse heaps. They run at the same time, each in a cgroup of its own.
 
 usage: measure.py PROGRAM.MODE...
 
-Modes are about huge pages: `madvise` and `always`, both with memory for everybody; `tight`, which is always with the
-limit that workloads.py has for each program, a little more than it needs without huge pages; and `shrinker`, the same
-with underused ones given back. Output is KTAP, with a line for each figure:
+A mode configures huge pages: `madvise` and `always` run without a memory limit. `tight` is `always` with the limit of
+workloads.py, a little more than the program needs without huge pages. `shrinker` is `tight` with the shrinker on.
+Output is KTAP, with a line for each figure:
 
     # PROGRAM.MODE: NAME VALUE UNIT
 
-rss and huge (resident memory, and huge pages in it) and work (the time of what it was made to do) are about a program
-that lives, peak and limit are those of its cgroup, pressure is the time that it waited for memory, killed the number
-of kills for lack of it. rss_left and huge_left is what remains when all is reclaimed that can be. Of mix it is known
-which huge pages are used: kept is the share of these that are still there, wasted what is left of the memory that
-nobody uses.
+rss, huge    resident memory, and huge pages in it; not of a program that was killed
+work         time the program took for its work; not of a program that was killed
+rss_left, huge_left  the same after the kernel reclaimed as much as it could
+peak, limit  of the cgroup
+pressure     time the program waited for memory
+killed       OOM kills
+kept, wasted mix only, which knows its used huge pages: share of these that are still huge, and share of its unused
+             memory that is still resident
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +48,7 @@ class Run(threading.Thread):
         self.mode = mode
         self.limit = workload.limit if mode in LIMITED else None
         self.figures: Figures = []
-        self.why = ""
+        self.reason = ""
 
     @property
     def test(self) -> str:
@@ -56,7 +59,7 @@ class Run(threading.Thread):
             with Cgroup(self.workload.name, self.limit) as cgroup:
                 self.measure(cgroup)
         except Exception as error:
-            self.why = f"{type(error).__name__}: {error}"
+            self.reason = f"{type(error).__name__}: {error}"
 
     def measure(self, cgroup: Cgroup) -> None:
         command = [str(ENTER), str(cgroup.path), *self.workload.command]
@@ -64,12 +67,11 @@ class Run(threading.Thread):
         with log.open("w") as errors:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
-            said = self.workload.drive(process)
-            self.living(cgroup, process.pid, said)
-        except (OSError, HTTPException) as error:
-            # A program that was killed is a measurement.
+            self.living(cgroup, process.pid, read_output(process))
+        except OSError as error:
+            # An OOM kill is a measurement, not a failure.
             if not cgroup.killed():
-                raise RuntimeError(f"{error}; it said: {log.read_text()[-200:]!r}") from error
+                raise RuntimeError(f"{error}; its output: {log.read_text()[-200:]!r}") from error
         self.figures += [
             ("peak", cgroup.peak(), "bytes"),
             ("pressure", cgroup.pressure(), "s"),
@@ -78,17 +80,27 @@ class Run(threading.Thread):
         if self.limit is not None:
             self.figures.append(("limit", self.limit, "bytes"))
 
-    def living(self, cgroup: Cgroup, pid: int, said: dict[str, Any]) -> None:
+    def living(self, cgroup: Cgroup, pid: int, output: dict[str, Any]) -> None:
         rss, huge = memory.rolled_up(cgroup.pids())
-        self.figures += [("work", said["work"], "s"), ("rss", rss, "bytes"), ("huge", huge, "bytes")]
+        self.figures += [("work", output["work"], "s"), ("rss", rss, "bytes"), ("huge", huge, "bytes")]
         cgroup.reclaim(rss)
         rss, huge = memory.rolled_up(cgroup.pids())
         self.figures += [("rss_left", rss, "bytes"), ("huge_left", huge, "bytes")]
-        if "dense" in said:
-            _, kept = memory.mapped(pid, said["dense"])
-            left, _ = memory.mapped(pid, said["sparse"])
-            wasted = (left - said["live"]) / (said["size"] - said["live"])
-            self.figures += [("kept", kept / said["size"], "share"), ("wasted", wasted, "share")]
+        if "dense" in output:
+            _, kept = memory.mapped(pid, output["dense"])
+            left, _ = memory.mapped(pid, output["sparse"])
+            wasted = (left - output["live"]) / (output["size"] - output["live"])
+            self.figures += [("kept", kept / output["size"], "share"), ("wasted", wasted, "share")]
+
+
+def read_output(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Wait until a program has done its work, and return the line of JSON that it prints then."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise ConnectionError("the program ended before its work was done")
+    output: dict[str, Any] = json.loads(line)
+    return output
 
 
 def warm() -> None:
@@ -105,17 +117,17 @@ def run_all(mode: str, chosen: Sequence[Workload]) -> list[Run]:
     for run in runs:
         run.join(LIMIT_SECONDS)
         if run.is_alive():
-            run.why = f"not done within {LIMIT_SECONDS:.0f} seconds"
+            run.reason = f"not finished within {LIMIT_SECONDS:.0f} seconds"
     return runs
 
 
 def report(number: int, run: Run) -> None:
-    # First of all, because the first comment is taken for the reason of a failure.
-    if run.why:
-        print(f"# {run.test}: {run.why}")
+    # First, because a KTAP reader takes the first comment for the reason of a failure.
+    if run.reason:
+        print(f"# {run.test}: {run.reason}")
     for name, value, unit in run.figures:
         print(f"# {run.test}: {name} {value:.{6 if unit in ('s', 'share') else 0}f} {unit}")
-    print(f"{'not ok' if run.why else 'ok'} {number} {run.test}", flush=True)
+    print(f"{'not ok' if run.reason else 'ok'} {number} {run.test}", flush=True)
 
 
 def main(wanted: Sequence[str]) -> None:
@@ -124,13 +136,13 @@ def main(wanted: Sequence[str]) -> None:
     number = 0
     for mode in MODES:
         chosen = [workload for workload in WORKLOADS if f"{workload.name}.{mode}" in wanted]
-        why = memory.set_mode(mode)
-        for run in run_all(mode, chosen) if not why else []:
+        skipped = memory.set_mode(mode)
+        for run in run_all(mode, chosen) if not skipped else []:
             number += 1
             report(number, run)
-        for workload in chosen if why else []:
+        for workload in chosen if skipped else []:
             number += 1
-            print(f"ok {number} {workload.name}.{mode} # SKIP {why}", flush=True)
+            print(f"ok {number} {workload.name}.{mode} # SKIP {skipped}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Memory of processes as the kernel tells it, and the settings of huge pages."""
+"""Memory of processes as the kernel reports it, and the settings of huge pages."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 SHRINKER = THP / "shrink_underused"
-# Of a huge page's 512 pages; as in production.
-MOST_ZERO = 409
+# Zero-filled pages of a huge page: as in production, and the kernel's default.
+THRESHOLD = 409
 DEFAULT = 511
 MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ")
 KB = 1024
 
 
 def set_mode(mode: str) -> str:
-    """Set huge pages as a mode wants it; return why this kernel cannot, or nothing."""
+    """Configure huge pages for a mode; return why this kernel cannot, or an empty string."""
     if mode == "shrinker" and not SHRINKER.exists():
         return "this kernel has no shrinker for underused huge pages"
     (THP / "enabled").write_text("madvise" if mode == "madvise" else "always")
-    (THP / "khugepaged" / "max_ptes_none").write_text(str(MOST_ZERO if mode == "shrinker" else DEFAULT))
+    (THP / "khugepaged" / "max_ptes_none").write_text(str(THRESHOLD if mode == "shrinker" else DEFAULT))
     if SHRINKER.exists():
         SHRINKER.write_text("1" if mode == "shrinker" else "0")
     return ""
@@ -37,7 +37,7 @@ def rolled_up(pids: Iterable[int]) -> tuple[int, int]:
 
 
 def mapped(pid: int, address: int) -> tuple[int, int]:
-    """Return the same for the one mapping of a process that has this address."""
+    """Return the same for the mapping of a process that contains this address."""
     inside = False
     lines = []
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():

@@ -1,6 +1,6 @@
-"""Memory of which is known what is used: half of the huge pages are full and used all the time, the others are sparse.
+"""A program that knows which of its memory is used: half of its huge pages are full and in use, the others sparse.
 
-When it has done its work it says so, in a line of JSON with the addresses of the two halves, and stays.
+After its work it prints a line of JSON with the addresses of the two halves, and stays.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import time
 THP = 2 << 20
 PAGE = 4 << 10
 THPS = 16
-# Of the 512 pages of a sparse one.
+# Of the 512 pages of a sparse huge page.
 LIVE = 10
 PASSES = 3
 PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
-# The kernel would make one mapping of two that are side by side.
+# The kernel would merge two adjacent mappings into one.
 between: list[mmap.mmap] = []
 
 
@@ -47,14 +47,14 @@ def main() -> None:
     for _ in range(PASSES):
         for offset in range(first, first + THPS * THP, PAGE):
             dense[offset] = 1
-    said = {
+    output = {
         "work": time.monotonic() - began,
         "dense": dense_address,
         "sparse": sparse_address,
         "size": THPS * THP,
         "live": THPS * LIVE * PAGE,
     }
-    print(json.dumps(said), flush=True)
+    print(json.dumps(output), flush=True)
     time.sleep(3600)
 
 

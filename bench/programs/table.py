@@ -1,6 +1,6 @@
-"""A Python program with a sparse heap: a table that is made for far more than comes, and objects of which most went.
+"""A Python program with a sparse heap: a table far larger than its content, and many objects of which most are freed.
 
-When it has done its work it says so, in a line of JSON, and stays.
+After its work it prints a line of JSON, and stays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Made-up results of the benchmark, for tests of what becomes of results. They look like figures and mean nothing."""
+"""Made-up results of the benchmark, for tests of the report and the baseline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNITS = {"_time": "s", "_cpu": "ns", "free": "ns", "fault": "ns", "clear": "ns",
 
 
 def chance(*words: str) -> float:
-    """Return a number from 0 to 1 that is the same each time."""
+    """Return a deterministic number from 0 to 1."""
     return (zlib.crc32("\n".join(words).encode()) % 1000) / 1000
 
 

@@ -1,4 +1,4 @@
-"""The benchmark measures what it says: its table, its plan, what it keeps, and how figures become ratios."""
+"""The benchmark's table of cases, its plan, the results it keeps, and the ratios it calculates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from bench_results import by_name
 
 from bench import binaries, cases, guest, kernels, ratios, results, run
-from bench.cases import CASES, COUNT, NATIVE, WALL, Case
+from bench.cases import CASES, COUNT, WALL, Case
 from bench.kernels import NAMES, STOCK, THP, UPSTREAM
 from bench.programs import workloads
 from bench.programs.measure import MODES
@@ -16,7 +16,7 @@ from bench.results import Boot, Figure
 from bench.run import Job
 from scripts.console import UserError
 
-COMPILED = [case for case in CASES if case.machine != NATIVE and case.binary not in ("programs", guest.SAMPLER)]
+COMPILED = [case for case in CASES if case.binary not in ("programs", guest.SAMPLER)]
 SHRINK = by_name("shrink")
 
 
@@ -24,11 +24,11 @@ SHRINK = by_name("shrink")
 
 
 @pytest.mark.parametrize("case", COMPILED, ids=lambda case: case.name)
-def test_a_case_names_tests_that_its_program_has(case: Case) -> None:
+def test_every_case_names_tests_of_its_program(case: Case) -> None:
     assert set(case.tests) <= set(binaries.listed(case.program))
 
 
-def test_samples_are_taken_of_tests_that_are_there() -> None:
+def test_every_sampled_test_exists() -> None:
     for case in [case for case in CASES if case.binary == guest.SAMPLER]:
         assert set(case.tests) <= set(binaries.listed(case.program.split()[1]))
 
@@ -38,12 +38,12 @@ def test_the_programs_of_the_disk_are_those_of_the_table() -> None:
     assert set(by_name("programs").tests) == {f"{name}.{mode}" for name in names for mode in MODES}
 
 
-def test_all_is_measured_in_at_least_five_rounds_where_time_counts() -> None:
+def test_guarded_times_have_at_least_five_rounds() -> None:
     timed = [case for case in CASES if case.machine == WALL and case.guard]
     assert timed and all(case.rounds >= 5 for case in timed)
 
 
-def test_what_is_guarded_is_shown() -> None:
+def test_every_guarded_figure_is_shown() -> None:
     for case in CASES:
         assert set(case.guard) <= set(case.figures), case.name
 
@@ -57,16 +57,16 @@ def test_the_plan_keeps_its_time(quick: bool, minutes: float, monkeypatch: pytes
     assert f"{run.total(todo) / 60:.1f} min" in run.plan(todo)
 
 
-def test_a_case_is_chosen_by_its_name_or_by_a_test() -> None:
+def test_cases_are_chosen_by_name_and_by_test() -> None:
     names = [case.name for case in cases.chosen("zero_drop.*.count")]
     assert names == ["zero_drop.split.count", "zero_drop.whole.count"]
     (alone,) = cases.chosen("shrink:sparse_40")
     assert (alone.name, alone.tests) == ("shrink:sparse_40", ("sparse_40",))
-    assert cases.command(alone, "sparse_40") == "make bench ONLY=shrink:sparse_40 ANEW=1"
+    assert cases.command(alone, "sparse_40") == "make bench ONLY=shrink:sparse_40 FORCE=1"
 
 
 @pytest.mark.parametrize(("pattern", "what"), [("shrunk", "no case is called shrunk"), ("shrink:x", "has no test x")])
-def test_what_is_not_there_is_refused(pattern: str, what: str) -> None:
+def test_an_unknown_case_or_test_is_refused(pattern: str, what: str) -> None:
     with pytest.raises(UserError, match=what):
         cases.chosen(pattern)
 
@@ -85,7 +85,7 @@ def test_rounds_of_all_cases_come_before_the_next_round() -> None:
     assert [job.round for job in todo] == sorted(job.round for job in todo)
 
 
-def test_boots_that_count_instructions_stand_alone_and_come_first() -> None:
+def test_boots_that_count_instructions_are_separate_jobs_and_come_first() -> None:
     todo = run.jobs([SHRINK, by_name("shrink.count")], rounds=7)
     counted = [job for job in todo if job.case.machine == COUNT]
     assert todo[: len(counted)] == counted
@@ -93,13 +93,21 @@ def test_boots_that_count_instructions_stand_alone_and_come_first() -> None:
     assert len([job for job in todo if job.case is SHRINK]) == 7
 
 
-def test_the_plan_goes_by_what_a_boot_took_last_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_plan_uses_the_time_of_the_last_boot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path)
     results.write("shrink", "0", {name: Boot("key", 3.0, {}, {}) for name in NAMES})
     assert run.seconds(Job(SHRINK, 0, NAMES)) == run.seconds(Job(SHRINK, 3, NAMES)) == 9.0
 
 
-# What is kept
+@pytest.mark.parametrize("text", ["0", "-1", "x", "2.5"])
+def test_a_wrong_number_of_rounds_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", "--rounds", text])
+    with pytest.raises(SystemExit) as ended:
+        run.arguments()
+    assert ended.value.code == 2
+
+
+# Kept results
 
 
 def boot(key: str = "new", verdict: str = "pass") -> Boot:
@@ -113,7 +121,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, folder: Path) -> run.Bench:
     return made
 
 
-def test_results_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_results_are_read_as_they_were_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path)
     results.write("shrink", "0", {THP: boot()})
     assert results.read("shrink", "0") == {THP: boot()}
@@ -138,7 +146,7 @@ def test_a_round_is_kept_as_a_whole(
     assert made.measured(Job(SHRINK, 0, NAMES)) is kept
 
 
-def test_the_rounds_of_the_report_are_those_that_were_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_report_has_the_rounds_that_were_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = bench(monkeypatch, tmp_path)
     results.write("shrink", "1", {name: boot() for name in NAMES})
     results.write("shrink", "2", {name: boot("old") for name in NAMES})
@@ -148,7 +156,7 @@ def test_the_rounds_of_the_report_are_those_that_were_measured(monkeypatch: pyte
 
 
 class FakeGuest:
-    """Answers at once, and notes what it was asked."""
+    """Answers at once, and records its boots."""
 
     def __init__(self, verdict: str = "pass") -> None:
         self.booted: list[tuple[str, str]] = []
@@ -159,7 +167,7 @@ class FakeGuest:
         return boot(verdict=self.verdict)
 
 
-def test_a_run_measures_what_is_left_and_keeps_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_measures_the_jobs_that_are_left_and_keeps_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def kernel(name: str, thp_swap: bool = True) -> kernels.Kernel:
         return kernels.Kernel(name, "6.1", thp_swap, "key", tmp_path / name)
 
@@ -176,7 +184,7 @@ def test_a_run_measures_what_is_left_and_keeps_it(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("verdict", "kept"), [("pass", True), ("lost", False)])
-def test_what_an_interrupt_ended_is_not_kept(
+def test_an_interrupted_round_is_not_kept(
     verdict: str, kept: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     made = bench(monkeypatch, tmp_path)
@@ -209,13 +217,13 @@ def test_a_round_without_one_of_the_two_has_no_ratio() -> None:
     assert row.ratio(THP, UPSTREAM) is None
 
 
-def test_a_fault_is_shown_without_its_clearing() -> None:
+def test_a_fault_is_also_shown_without_clearing() -> None:
     named = {"fault": Figure(1000, "ns"), "clear": Figure(900, "ns"), "free": Figure(5, "ns")}
     assert ratios.with_derived({"fault_1": named})["fault_1"]["fault_net"] == Figure(100, "ns")
     assert "fault_net" not in ratios.with_derived({"t": {"fault": Figure(1, "ns")}})["t"]
 
 
-def test_memory_given_back_is_shown_by_processor_time() -> None:
+def test_memory_given_back_is_shown_per_processor_time() -> None:
     named = {"per_thp_cpu": Figure(4e6, "ns"), "given_back": Figure(8, "thps"), "freed": Figure(8 * 400, "pages")}
     found = ratios.with_derived({"t": named, "u": {**named, "given_back": Figure(0, "thps")}})
     assert found["t"]["freed_by_cpu"] == Figure(400 * 4096 / 4e-3, "bytes/s")

@@ -1,4 +1,4 @@
-"""Have Python on a simulated host believe that the host's kernel runs; it is loaded by itself when Python starts."""
+"""Make os.uname() on a simulated host return the host's kernel. Python imports this file when it starts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 UNAME = Path("/opt/simulated/uname")
 
 
-def told() -> os.uname_result:
+def simulated() -> os.uname_result:
     real = _real()
     return os.uname_result((real.sysname, real.nodename, UNAME.read_text(), real.version, real.machine))
 
 
 if UNAME.exists():
-    _real, os.uname = os.uname, told
+    _real, os.uname = os.uname, simulated

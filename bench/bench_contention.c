@@ -1,45 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Processes of one cgroup fault huge pages in and unmap them, all at the same
- * time. The queue of deferred splits has one lock per cgroup and node, and takes
- * part in both: this is what waiting for that lock, or holding it for longer,
- * would slow down.
+ * Processes of one cgroup fault huge pages in and unmap them at the same time. The
+ * deferred split queue has one lock per cgroup and node. kernel-thp takes it for
+ * each fault and each free, stock 6.1 for each free only. Processes that hold the
+ * lock for longer, or wait for it, show up here.
  *
- * Two kinds of test, each with 1, 2 and 4 processes:
+ * Each test runs with 1, 2 and 4 processes:
  *
- * faults.N	Each process goes round on its own. Most of the time goes into
- *		clearing huge pages. A fault cannot be had without that, so there
- *		is no test of faults in which clearing is a small part.
+ * faults.N	Each process faults and unmaps on its own. The fault clears the
+ *		huge page, which takes most of the time.
  * unmaps.N	The processes wait for each other before they unmap, so that they
- *		meet in the lock as often as they can. There is nothing else to
- *		it than to free huge pages: clearing has no part in what counts.
+ *		contend for the lock as much as possible. unmap contains no
+ *		clearing.
  *
- * A verdict is about whether the measurement is one: that there were as many huge
- * pages as were asked for. What was measured is in a line of its own:
- *
- *	# faults.N: THPS huge pages, RATE /s, fault NS ns, unmap NS ns
- *
- * RATE is that of all processes together, and includes the waiting in unmaps.N.
- * NS is the processor time of a process for one huge page. A process that waits
- * for a spinlock uses processor time, one that waits for a processor does not.
+ * Figures: per_thp_time (elapsed time for one huge page, all processes together,
+ * including the waiting of unmaps.N), fault and unmap (processor time of a process
+ * for one huge page), thps. A process that waits for a spinlock uses processor
+ * time, one that waits for a processor does not.
  */
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
-#include "thp_util.h"
+#include "bench.h"
 
 #define MOST		4
-/* Each process; all of them together fit any host that is used for this. */
+/* Of each process. */
 #define THPS		32
 #define SECONDS		1.0
 
 struct worker {
 	struct work *work;
-	long huge;		/* of the area, when it was first touched */
+	long huge;		/* in the area, after its first faults */
 	long thps;
 	double rate;		/* per second */
 	double fault, unmap;	/* seconds of processor time */
@@ -55,17 +49,9 @@ struct work {
 	struct worker workers[MOST];
 };
 
-static double processor_time(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
-
 /*
- * Returns when every process is here. Nobody sleeps, so that all go on at once;
- * the last one decides for all whether it was the last time.
+ * Return when every process is here. None of them sleeps, so they all go on at
+ * once. The last to arrive decides for all of them whether this was the last round.
  */
 static void meet(struct work *work)
 {
@@ -105,22 +91,22 @@ static void go_round(void *arg)
 	double times[3];
 	bool over;
 
-	/* A round that is not counted. */
+	/* Warm up. */
 	fault_all(&area);
 	worker->huge = area_huge(&area);
 	unmap_all(&area);
 	meet(work);
 	do {
-		times[0] = processor_time();
+		times[0] = own_cpu_time();
 		fault_all(&area);
-		times[1] = processor_time();
+		times[1] = own_cpu_time();
 		worker->fault += times[1] - times[0];
 		if (work->together) {
 			meet(work);
-			times[1] = processor_time();
+			times[1] = own_cpu_time();
 		}
 		unmap_all(&area);
-		times[2] = processor_time();
+		times[2] = own_cpu_time();
 		worker->unmap += times[2] - times[1];
 		worker->thps += THPS;
 		over = work->together ? work->over :
@@ -140,7 +126,7 @@ static struct work *work_new(int processes, bool together)
 	return work;
 }
 
-static void report(const struct work *work, const char *kind, long faulted)
+static void report(const struct work *work, long faulted)
 {
 	double rate = 0, fault = 0, unmap = 0;
 	long thps = 0;
@@ -156,21 +142,22 @@ static void report(const struct work *work, const char *kind, long faulted)
 		unmap += work->workers[i].unmap;
 	}
 	expect(faulted >= thps + work->processes * THPS,
-	       "%ld huge pages wanted, the kernel gave %ld",
+	       "wanted %ld huge pages, got %ld",
 	       thps + work->processes * THPS, faulted);
-	note("%s.%d: %ld huge pages, %.1f /s, fault %.1f ns, unmap %.1f ns",
-	     kind, work->processes, thps, rate, fault / thps * 1e9,
-	     unmap / thps * 1e9);
+	figure("per_thp_time", 1 / rate, "s");
+	figure("fault", fault / thps * 1e9, "ns");
+	figure("unmap", unmap / thps * 1e9, "ns");
+	figure("thps", thps, "thps");
 }
 
-static void measure(int processes, bool together, const char *kind)
+static void measure(int processes, bool together)
 {
 	struct work *work = work_new(processes, together);
 	long before = counter("thp_fault_alloc");
 	pid_t pids[MOST];
 	int i;
 
-	/* Without a cgroup of their own they would not be measured in one. */
+	/* Fail without a memory cgroup: its queue is what is measured. */
 	cgroup_number("memory.current");
 	for (i = 0; i < processes; i++) {
 		work->workers[i].work = work;
@@ -178,17 +165,17 @@ static void measure(int processes, bool together, const char *kind)
 	}
 	for (i = 0; i < processes; i++)
 		helper_join(pids[i]);
-	report(work, kind, counter("thp_fault_alloc") - before);
+	report(work, counter("thp_fault_alloc") - before);
 }
 
 static void faults(long processes)
 {
-	measure(processes, false, "faults");
+	measure(processes, false);
 }
 
 static void unmaps(long processes)
 {
-	measure(processes, true, "unmaps");
+	measure(processes, true);
 }
 
 static const struct test tests[] = {

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Every program that the collection calls on a host, for one that is simulated; which one it is, its name decides.
+"""Every program that the collection calls on a simulated host. Its own name decides which one it is.
 
-Runs in the host's own root directory, so paths are those of a host. What there is to know is in STATE.
+Runs in the host's root directory, so paths are those of a host. STATE has the state of the host.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def make_entry(uname: str) -> None:
 
 
 def shutdown(_words: Words) -> int:
-    """Be up again at once, with what the boot loader was told to start."""
-    told = variable("LoaderEntryOneShot") or variable("LoaderEntryDefault") or "*"
+    """Reboot at once, into the boot loader's chosen entry."""
+    wanted = variable("LoaderEntryOneShot") or variable("LoaderEntryDefault") or "*"
     set_variable("LoaderEntryOneShot", "")
-    entry = next(path for path in sorted(ENTRIES.iterdir(), reverse=True) if fnmatch.fnmatchcase(path.name, told))
+    entry = next(path for path in sorted(ENTRIES.iterdir(), reverse=True) if fnmatch.fnmatchcase(path.name, wanted))
     set_variable("LoaderEntrySelected", entry.name)
     UNAME.write_text(entry.read_text().split()[1])
     BOOT_ID.write_text(f"{uuid.uuid4()}\n")

@@ -1,4 +1,4 @@
-"""Many simulated hosts behind one sshd on loopback: a user for each, whose root directory is that host's."""
+"""Many simulated hosts behind one sshd on loopback: each is a user with a root directory of its own."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import time
 import uuid
 from pathlib import Path
 
-from bench.simulated import programs
 from lab import image, upstream
 from lab.vm import free_port
 from scripts.console import UserError, tail
+from tests.fleet.scale import programs
 
 HERE = Path(__file__).resolve().parent
 STOCK, RELEASE = "6.1.0-56-amd64", "6.1.187-1"
 OPT = "opt/simulated"
 THP = "sys/kernel/mm/transparent_hugepage"
-# What the collection reads on a host; what it writes goes to the same places.
+# The files that the collection reads on a host. It writes to the same directories.
 FILES = {
     "uname": STOCK,
     "proc/uptime": "1000.00 1000.00\n",
@@ -46,7 +46,7 @@ START_TIMEOUT = 60.0
 
 
 def make(root: Path) -> None:
-    """Make the root directory of a host that runs its stock kernel."""
+    """Create the root directory of a host that runs its stock kernel."""
     for name in FOLDERS:
         (root / name).mkdir(parents=True)
     for name, target in LINKS.items():
@@ -58,28 +58,28 @@ def make(root: Path) -> None:
     boot_id = root / programs.BOOT_ID.relative_to("/")
     boot_id.parent.mkdir(parents=True, exist_ok=True)
     boot_id.write_text(f"{uuid.uuid4()}\n")
-    # Where the shell of a host finds its user's home.
+    # A host's shell looks up its user's home here.
     (root / "etc" / "passwd").write_text(f"root:x:0:0::/root:/bin/sh\n{root.name}:x:0:0::/root:/bin/sh\n")
     _programs(root)
     _boot(root)
 
 
 def _programs(root: Path) -> None:
-    place = root / OPT
-    shutil.copyfile(HERE / "sitecustomize.py", place / "python" / "sitecustomize.py")
-    shutil.copyfile(HERE / "programs.py", place / "programs.py")
-    (place / "programs.py").chmod(0o755)
+    own = root / OPT
+    shutil.copyfile(HERE / "sitecustomize.py", own / "python" / "sitecustomize.py")
+    shutil.copyfile(HERE / "programs.py", own / "programs.py")
+    (own / "programs.py").chmod(0o755)
     for name in programs.PROGRAMS:
-        # Ansible looks for this one in a place of its own.
-        folder = root / "sbin" if name == "shutdown" else place / "bin"
+        # Ansible looks for this one in /sbin.
+        folder = root / "sbin" if name == "shutdown" else own / "bin"
         (folder / name).symlink_to(f"/{OPT}/programs.py")
     installed = ["simulated-1-1.noarch", "tuned-2.22-1.noarch"]
     known = {"release": RELEASE, "installed": installed, "running": False, "enabled": "disabled"}
-    (place / "state.json").write_text(json.dumps(known))
+    (own / "state.json").write_text(json.dumps(known))
 
 
 def _boot(root: Path) -> None:
-    """As systemd-boot leaves things when it has started the only kernel there is."""
+    """Create the files and variables that systemd-boot leaves after it has started the only kernel."""
     for name, value in {"LoaderInfo": "systemd-boot 252", "LoaderEntrySelected": f"lab-{STOCK}.conf"}.items():
         content = b"\7\0\0\0" + f"{value}\0".encode("utf-16-le")
         (root / f"sys/firmware/efi/efivars/{name}-{programs.VENDOR}").write_bytes(content)
@@ -92,18 +92,18 @@ def _boot(root: Path) -> None:
 
 
 def sshd(folder: Path) -> tuple[Path, dict[str, str]]:
-    """Return this machine's sshd, or one that is unpacked and not installed, and the environment it needs."""
+    """Return this machine's sshd, or one that is only unpacked, and the environment it needs."""
     if SSHD.exists():
         return SSHD, {}
-    place = folder / "sshd"
+    unpacked = folder / "sshd"
     for name in ("openssh-server", "libwrap0"):
-        subprocess.run(["dpkg-deb", "-x", str(upstream.package(name)), str(place)], check=True)
-    libraries = sorted({str(path.parent) for path in place.rglob("libwrap.so.*")})
-    return (place / SSHD.relative_to("/")).resolve(), {"LD_LIBRARY_PATH": ":".join(libraries)}
+        subprocess.run(["dpkg-deb", "-x", str(upstream.package(name)), str(unpacked)], check=True)
+    libraries = sorted({str(path.parent) for path in unpacked.rglob("libwrap.so.*")})
+    return (unpacked / SSHD.relative_to("/")).resolve(), {"LD_LIBRARY_PATH": ":".join(libraries)}
 
 
 class Hosts:
-    """So many hosts, up for as long as the context lasts. The folder has to be one that only root can write to."""
+    """Simulated hosts, up for as long as the context lasts. Only root may have write access to the folder."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.folder = folder.resolve()
@@ -114,7 +114,7 @@ class Hosts:
     def __enter__(self) -> Hosts:
         if os.geteuid() != 0:
             raise UserError("simulated hosts need mount namespaces", "run this as root")
-        # In the namespace of sshd, this machine's own files are below it.
+        # sshd's namespace mounts this machine's own files below the folder.
         if str(self.folder) in Path("/proc/self/mountinfo").read_text():
             raise UserError(f"something is mounted below {self.folder}", "unmount it: its content would be deleted")
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -143,7 +143,7 @@ class Hosts:
         self._stop()
 
     def _stop(self) -> None:
-        """End sshd, which ends the connections: the roots, mounted where nobody else sees it, go with its namespace."""
+        """End sshd and its connections. The mounts of the roots disappear with its namespace."""
         if self._sshd is not None:
             os.killpg(self._sshd.pid, signal.SIGTERM)
             self._sshd.wait()
@@ -168,7 +168,7 @@ class Hosts:
             "UseDNS": "no",
             "PidFile": "none",
             "LogLevel": "ERROR",
-            # All hosts are one to sshd, and all may be called at once.
+            # Ansible may connect to all hosts at once, and to sshd they are one.
             "MaxStartups": 1000,
         }
         config = self.folder / "sshd_config"
@@ -184,12 +184,12 @@ class Hosts:
                     return
             except OSError:
                 if self._sshd.poll() is not None or time.monotonic() > deadline:
-                    said = " ".join(tail(self.folder / "sshd.log", 2))
-                    raise UserError(f"sshd for the simulated hosts does not listen: {said}", "read its log") from None
+                    output = " ".join(tail(self.folder / "sshd.log", 2))
+                    raise UserError(f"sshd for the simulated hosts does not listen: {output}", "read its log") from None
                 time.sleep(0.2)
 
     def inventory(self) -> dict[str, object]:
-        """Return the hosts as an inventory has them; nothing of this machine's own ssh settings counts."""
+        """Return the hosts as an inventory that ignores this machine's own ssh settings."""
         options = "-F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o IdentitiesOnly=yes"
         variables = {
             "ansible_host": "127.0.0.1",
@@ -201,6 +201,6 @@ class Hosts:
         return {"fleet": {"hosts": hosts, "vars": variables}}
 
     def rolled_out(self) -> list[str]:
-        """Return the hosts that run the new kernel, by their own files and not by Ansible's word."""
-        places = ((name, self.folder / "hosts" / name / OPT / "uname") for name in self.names)
-        return [name for name, place in places if place.read_text() == f"{RELEASE}.x86_64+thp"]
+        """Return the hosts that run the new kernel, read from their files and not from Ansible's output."""
+        unames = ((name, self.folder / "hosts" / name / OPT / "uname") for name in self.names)
+        return [name for name, uname in unames if uname.read_text() == f"{RELEASE}.x86_64+thp"]

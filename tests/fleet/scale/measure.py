@@ -1,8 +1,8 @@
-"""Measure what a rollout costs by itself, with hosts that take no time: by host, as there are ten times as many.
+"""Measure the cost of a rollout itself, per host, with 20 and with 200 simulated hosts that take no time.
 
-Hosts are simulated (bench/simulated), reached by ssh on loopback. The controller is ansible-playbook with all its
-workers and ssh clients; sshd and what runs on the hosts is not counted as its own, but runs on the same processors, so
-the time is an upper bound. Settings are those of ansible/examples/ansible.cfg, and for comparison without one of them.
+Ansible reaches the hosts by ssh on loopback. The controller is ansible-playbook with its workers and ssh clients. sshd
+and the hosts' programs do not count as the controller's, but run on the same processors: times are upper bounds. The
+settings are those of ansible/examples/ansible.cfg, and for comparison the same without one of them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.simulated.hosts import Hosts
-from scripts import collection
+from scripts import collection, files
+from scripts.arguments import at_least_one
 from scripts.console import BUILD, HEARTBEAT, ROOT, UserError, main, say, tail
+from tests.fleet.scale.hosts import Hosts
 
-OUT = BUILD / "bench"
-WORK = OUT / "fleet-scale"
-RESULTS = OUT / "fleet-scale.json"
+WORK = BUILD / "fleet-scale"
+RESULTS = WORK / "results.json"
 TOOLS = Path(sys.executable).parent
 COUNTS = (20, 200)
-# The soak is time, not cost; what is left of it here is one look.
+# The soak takes time and costs nothing, so it is cut to one health check.
 VARIABLES = {"gate_soak_seconds": 5, "gate_soak_interval": 5, "gate_selftests": False}
 SAMPLE = 1.0
 TASKS = re.compile(r"^TASK \[", re.MULTILINE)
@@ -49,13 +49,13 @@ class Case:
 
 
 ROLLOUT = ("ansible-playbook", "kernel_thp.fleet.rollout")
-# In this order, on the same hosts: the second finds them done.
+# In this order, on the same hosts: the second finds nothing left to do.
 CASES = (
     Case("rollout", ROLLOUT, {}),
     Case("the same again", ROLLOUT, {}),
     Case("validate", ("ansible-playbook", "kernel_thp.fleet.validate"), {}),
 )
-# Each on hosts of its own, with the smallest number of them.
+# Each on new hosts, with the smallest number of them.
 COMPARED = (
     Case("rollout, forks = 5", ROLLOUT, {"ANSIBLE_FORKS": "5"}),
     Case("rollout, no pipelining", ROLLOUT, {"ANSIBLE_PIPELINING": "false"}),
@@ -65,7 +65,7 @@ COMPARED = (
 
 @dataclass(frozen=True)
 class Sample:
-    """`cpu` is the controller's, in seconds of processor time; `memory` its highest, shared pages counted once."""
+    """`cpu` is the controller's processor time in seconds, `memory_mib` its peak, with shared pages counted once."""
 
     case: str
     hosts: int
@@ -90,7 +90,7 @@ def subject() -> str:
 
 
 def _stat(process: int) -> list[str]:
-    """Return what /proc/PID/stat has after the name, or nothing for a process that is gone."""
+    """Return the fields of /proc/PID/stat after the name, or none for a process that has ended."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return []
@@ -101,7 +101,7 @@ def _all() -> Iterator[int]:
 
 
 def family(process: int) -> list[int]:
-    """Return a process and all that come from it: ansible-playbook, its workers, their ssh clients."""
+    """Return a process and its descendants: ansible-playbook, its workers, their ssh clients."""
     children: dict[int, list[int]] = {}
     for other in _all():
         for parent in _stat(other)[1:2]:
@@ -113,7 +113,7 @@ def family(process: int) -> list[int]:
 
 
 def masters(sockets: Path) -> list[int]:
-    """Return the ssh processes that keep connections open, which have gone their own way."""
+    """Return the ssh processes that keep connections open. They are no descendants of Ansible any more."""
     found = []
     for process in _all():
         with contextlib.suppress(OSError):
@@ -123,7 +123,7 @@ def masters(sockets: Path) -> list[int]:
 
 
 def pss(process: int) -> int:
-    """Return the memory of a process in KiB, each page divided by the number of those who share it."""
+    """Return the memory of a process in KiB, each page divided by the number of processes that share it."""
     with contextlib.suppress(OSError):
         match = PSS.search(Path(f"/proc/{process}/smaps_rollup").read_text())
         return int(match[1]) if match else 0
@@ -154,7 +154,7 @@ def environment(sockets: Path, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def measure(case: Case, hosts: Hosts) -> Sample:
-    """Run a case to its end, looking at its processes meanwhile. That it did what it is measured for is checked."""
+    """Run a case to its end, and measure its processes meanwhile."""
     inventory = WORK / "inventory.json"
     inventory.write_text(json.dumps(hosts.inventory()))
     words = ["-i", str(inventory)]
@@ -197,7 +197,7 @@ def _kill(processes: Sequence[int]) -> None:
 
 
 def _watch(process: int, sockets: Path, what: str) -> tuple[int, float, float]:
-    """Wait for a process; return its exit code, processor time and highest memory in MiB."""
+    """Wait for a process; return its exit code, processor time and peak memory in MiB."""
     highest, beat = 0, time.monotonic() + HEARTBEAT
     while True:
         done, status, usage = os.wait4(process, os.WNOHANG)
@@ -211,7 +211,7 @@ def _watch(process: int, sockets: Path, what: str) -> tuple[int, float, float]:
 
 
 def run(cases: Sequence[Case], count: int, known: list[Sample]) -> None:
-    """Measure these in their order on hosts that are up for that, unless all are known already."""
+    """Measure these cases in order on new hosts, unless all of them are known already."""
     if {(case.name, count) for case in cases} <= {(sample.case, sample.hosts) for sample in known}:
         say(f"{', '.join(case.name for case in cases)} on {count} hosts: measured before")
         return
@@ -229,13 +229,11 @@ def run(cases: Sequence[Case], count: int, known: list[Sample]) -> None:
 
 def write(samples: Sequence[Sample]) -> None:
     found = {"subject": subject(), "processors": os.cpu_count(), "samples": [asdict(sample) for sample in samples]}
-    part = RESULTS.with_suffix(".tmp")
-    part.write_text(json.dumps(found, indent=2) + "\n")
-    part.replace(RESULTS)
+    files.replace(RESULTS, json.dumps(found, indent=2) + "\n")
 
 
 def read() -> list[Sample]:
-    """Return what was measured of the present collection."""
+    """Return the samples of the present collection."""
     if not RESULTS.exists():
         return []
     found = json.loads(RESULTS.read_text())
@@ -252,19 +250,13 @@ def table(samples: Sequence[Sample]) -> str:
     return "\n".join(lines)
 
 
-def at_least_one(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError("give a number of hosts")
-    return int(text)
-
-
 def command() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=at_least_one, nargs="+", default=list(COUNTS), help="default: 20 200")
-    parser.add_argument("--anew", action="store_true", help="measure again what was measured before")
+    parser.add_argument("--force", action="store_true", help="measure again, whatever results are kept")
     given = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
-    samples = [] if given.anew else read()
+    samples = [] if given.force else read()
     for count in given.hosts:
         run(CASES, count, samples)
     for case in COMPARED:

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Run sshd for simulated hosts, in mount and file system namespaces of its own: this machine sees nothing of it.
+# Run sshd for simulated hosts in a mount namespace of its own, which leaves this machine's mounts alone.
 # usage: unshare --mount serve.sh HOSTS PASSWD SSHD CONFIG
 # Each directory in HOSTS is the root of a host. SSHD is sshd with an absolute path, as it insists on.
 set -euo pipefail
@@ -9,8 +9,7 @@ passwd=$2
 sshd=$3
 config=$4
 
-# Programs and libraries are this machine's, and cannot be written to. There is no sbin: nothing there is for a host that
-# only looks like one.
+# Programs and libraries are this machine's, mounted read-only. There is no sbin: a simulated host needs nothing from it.
 for host in "$hosts"/*/; do
     for part in bin lib lib64; do
         [ -d "/usr/$part" ] || continue
@@ -24,5 +23,5 @@ mount --bind "$passwd" /etc/passwd
 mount -t tmpfs -o mode=0755 tmpfs /run
 mkdir /run/sshd
 
-# Whatever a simulated host comes upon, it cannot stop or change the machine below.
+# A simulated host must not be able to stop or change the machine it runs on.
 exec setpriv --bounding-set=-sys_boot,-sys_module,-sys_time "$sshd" -D -e -f "$config"
