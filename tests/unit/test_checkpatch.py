@@ -1,4 +1,4 @@
-"""Every patch is clean by the kernel's own style checker, and the checker really looks."""
+"""Every patch is clean by the kernel's own style checker, and the checker finds an ugly one."""
 
 from __future__ import annotations
 

@@ -201,16 +201,19 @@ def test_the_names_of_the_tests_are_in_the_key(toy: Toy) -> None:
 
 
 def test_a_record_keeps_what_passes_and_drops_the_rest() -> None:
-    todo = [Mutant(Path(f"{name}.patch"), ("a.one",), "") for name in ("good", "bad")]
+    selected = [Mutant(Path(f"{name}.patch"), ("a.one",), "") for name in ("good", "bad")]
     results = {
         (slug, "a.one"): Result(slug, "a.one", "key", verdict, "")
         for slug, verdict in {WHOLE: "pass", "good": "fail", "bad": "pass"}.items()
     }
-    assert run.survivors(todo, results) == {("bad", "a.one")}
+    assert run.survivors(selected, results) == {("bad", "a.one")}
     old = {"good": "old", "bad": "b", "other": "o", "gone": "g"}
-    assert run.recorded(old, {"good": "g", "bad": "b", "other": "new"}, todo, results) == {"good": "g", "other": "o"}
+    assert run.recorded(old, {"good": "g", "bad": "b", "other": "new"}, selected, results) == {
+        "good": "g",
+        "other": "o",
+    }
     results[WHOLE, "a.one"] = Result(WHOLE, "a.one", "key", "fail", "")
-    assert run.recorded({}, {"good": "g", "bad": "b"}, todo, results) == {}
+    assert run.recorded({}, {"good": "g", "bad": "b"}, selected, results) == {}
 
 
 def test_every_test_of_the_series_is_found_in_one_program() -> None:
