@@ -21,6 +21,7 @@ import time
 from lab import image, repo
 from lab.host import Host
 from lab.vm import RUN, Vm
+from scripts import files
 from scripts.console import ROOT, UserError, main, tail
 
 LIFETIME = 2 * 3600.0
@@ -60,9 +61,7 @@ def hold(kept: Kept) -> None:
         vm.wait_ssh()
         Host(vm).use_repository(url)
         way = {"address": "127.0.0.1", "port": vm.port, "user": "root", "identity_file": str(image.ssh_key())}
-        part = kept.way.with_suffix(".part")
-        part.write_text(json.dumps([{"instance": kept.name, **way}]))
-        part.replace(kept.way)
+        files.replace(kept.way, json.dumps([{"instance": kept.name, **way}]))
         with contextlib.suppress(KeyboardInterrupt):
             time.sleep(LIFETIME)
         kept.way.unlink()

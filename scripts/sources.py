@@ -11,7 +11,7 @@ import urllib.request
 from datetime import datetime, timezone
 from pathlib import Path
 
-from scripts import distro, lock
+from scripts import distro, files, lock
 from scripts.console import ROOT, UserError, main, say, step
 from scripts.lock import Source
 
@@ -75,10 +75,7 @@ def newest(series: str, host: distro.Debian | distro.Rpm) -> Source | None:
 
 
 def remember(source: Source) -> None:
-    # Of its own, because commands may begin at the same time.
-    part = lock.USED.with_suffix(f".{os.getpid()}.part")
-    part.write_text(source.line())
-    part.replace(lock.USED)
+    files.replace(lock.USED, source.line())
 
 
 def fetch() -> None:
@@ -106,20 +103,14 @@ def fetch() -> None:
     remember(other)
 
 
-def rewrite(path: Path, text: str) -> None:
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text)
-    part.replace(path)
-
-
 def pin(source: Source) -> None:
     """Write a version into the lock and the spec."""
     comments = [line for line in lock.LOCK.read_text().splitlines(keepends=True) if line.startswith("#")]
-    rewrite(lock.LOCK, "".join(comments) + source.line())
+    files.replace(lock.LOCK, "".join(comments) + source.line())
     spec = re.sub(r"(?m)^(%\{!\?base:%global base\s+)[\d.]+", rf"\g<1>{source.version}", SPEC.read_text())
     today = datetime.now(timezone.utc).strftime("%a %b %d %Y")
     entry = f"* {today} kernel-thp project <kernel-thp@example.org> - {source.version}-1\n- Linux {source.version}.\n\n"
-    rewrite(SPEC, spec.replace("%changelog\n", f"%changelog\n{entry}", 1))
+    files.replace(SPEC, spec.replace("%changelog\n", f"%changelog\n{entry}", 1))
 
 
 def bump() -> None:

@@ -18,6 +18,7 @@ from lab import image, repo, splats
 from lab.host import Host
 from lab.splats import Allowed
 from lab.vm import Vm
+from scripts import files
 from scripts.console import BUILD, UserError, main, say
 from scripts.flavours import CLOUD
 from tests.kernel.gate import SELFTESTS
@@ -184,9 +185,7 @@ def table(results: list[Combination]) -> str:
 
 def write(results: list[Combination], uname: str) -> None:
     found = [{"verdict": result.verdict, **asdict(result)} for result in results]
-    part = OUT / "results.tmp"
-    part.write_text(json.dumps({"uname": uname, "combinations": found}, indent=2) + "\n")
-    part.replace(OUT / "results.json")
+    files.replace(OUT / "results.json", json.dumps({"uname": uname, "combinations": found}, indent=2) + "\n")
 
 
 def command() -> int:

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scripts import files
 from tools.thp_validate import junit
 from tools.thp_validate.outcomes import Outcome
 
@@ -49,8 +50,8 @@ class Results:
     def write(self, directory: Path) -> None:
         """Write both files; each appears complete or not at all."""
         data = {"verdict": self.verdict, **dataclasses.asdict(self)}
-        _replace(directory / "results.json", json.dumps(data, indent=2) + "\n")
-        _replace(directory / "junit.xml", self._junit())
+        files.replace(directory / "results.json", json.dumps(data, indent=2) + "\n")
+        files.replace(directory / "junit.xml", self._junit())
 
     def _junit(self) -> str:
         suite = ET.Element("testsuite", name="kernel-thp gate")
@@ -86,9 +87,3 @@ class Results:
             f"gate: {self.verdict}: {accepted} of {len(self.tests)} tests accepted, {total:.0f} s, {self.accelerator}"
         )
         return "\n".join(lines)
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
-    temporary.replace(path)

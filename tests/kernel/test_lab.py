@@ -15,6 +15,8 @@ from lab import image, repo
 from lab.vm import RUN, DeadHost, NoAnswer, Vm
 from scripts.console import ROOT, UserError
 
+pytestmark = [pytest.mark.full, pytest.mark.xdist_group("test_lab")]
+
 # Starts a host, says so, and waits for an answer that cannot come so soon.
 HOLDER = """
 import sys
@@ -22,8 +24,6 @@ from pathlib import Path
 from scripts.console import main
 from lab import image
 from lab.vm import Vm
-
-pytestmark = [pytest.mark.full, pytest.mark.xdist_group("test_lab")]
 
 def command():
     with Vm(image.build(), Path(sys.argv[1]), sys.argv[2]) as vm:

@@ -19,7 +19,7 @@ from pathlib import Path
 from lab import image, repo, splats
 from lab.host import Host
 from lab.vm import Vm
-from scripts import lock
+from scripts import files, lock
 from scripts.console import BUILD, UserError, main, run_logged, say
 from scripts.flavours import CLOUD
 
@@ -157,10 +157,8 @@ def run_all(vm: Vm, programs: list[Program], kernel: str) -> list[Outcome]:
 
 
 def write(kernel: str, uname: str, outcomes: list[Outcome]) -> None:
-    path = OUT / f"{kernel}.json"
     text = json.dumps({"uname": uname, "programs": [asdict(outcome) for outcome in outcomes]}, indent=2)
-    path.with_suffix(".tmp").write_text(f"{text}\n")
-    path.with_suffix(".tmp").replace(path)
+    files.replace(OUT / f"{kernel}.json", f"{text}\n")
 
 
 def worse(stock: list[Outcome], thp: list[Outcome]) -> list[str]:
