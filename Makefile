@@ -1,6 +1,7 @@
 # The front door. `make help` lists what there is; every target can be run again and goes on from where it was.
 
 SHELL := /bin/bash
+comma := ,
 PYTHON ?= python3
 VENV := build/venv/bin
 # Which kernel: cloud (the default), server or debug. DEBUG=1 is short for the last.
@@ -99,7 +100,7 @@ fleet-full: deps rpms image ## every way in which a rollout can fail, and back (
 	@$(VENV)/python -m pytest -s -v --go-on tests/fleet
 
 fleet-scale: deps ## what a rollout itself costs the controller, with 20 and with 200 simulated hosts
-	@$(VENV)/python -m bench.fleet_scale
+	@$(VENV)/python -m tests.fleet.scale.measure
 
 molecule: deps rpms image ## each role of the Ansible collection by itself, on a virtual host
 	@$(VENV)/python -m tests.fleet.roles
@@ -107,11 +108,12 @@ molecule: deps rpms image ## each role of the Ansible collection by itself, on a
 releases: deps rpms image ## two releases side by side in a virtual host, and removing the one that runs (minutes)
 	@$(VENV)/python -m pytest -q tests/kernel/test_two_releases.py
 
+# RECORD=1: write what passes to patches/6.1/tested.json, where CHANGED=1 looks.
 series-check: deps tree ## compile every prefix of the series for each variant: THP off, MEMCG off, i386, arm64 (CHANGED=1: what changed)
-	@$(PYTHON) -m scripts.series_check $(if $(CHANGED),--changed)
+	@$(PYTHON) -m scripts.series_check $(if $(CHANGED),--changed --variant thp-off$(comma)memcg-off) $(if $(RECORD),--record)
 
 mutation: deps tree ## the selftests a patch names fail without it (PATCH=SLUG: for that one; CHANGED=1: for those that changed)
-	@$(PYTHON) -m tests.mutation.run $(if $(CHANGED),--changed) $(PATCH)
+	@$(PYTHON) -m tests.mutation.run $(if $(CHANGED),--changed) $(if $(RECORD),--record) $(PATCH)
 
 # ONLY=CASE or ONLY=CASE:TEST measures that alone, FORCE=1 what was measured before, ROUNDS=9 that often; PLAN=1 says what would run.
 BENCH = $(if $(QUICK),--quick) $(if $(COUNT),--count) $(if $(ONLY),--only '$(ONLY)') $(if $(FORCE),--force) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PLAN),--plan)
@@ -120,7 +122,7 @@ bench: deps tree ## stock kernel, kernel-thp and Linux 6.12 side by side: build/
 	@$(VENV)/python -m bench.run $(BENCH)
 
 bench-check: bench ## the benchmark, and no ratio of it worse than in bench/baseline.json
-	@$(VENV)/python -m bench.baseline $(if $(QUICK),--quick) $(if $(COUNT),--count)
+	@$(VENV)/python -m bench.baseline $(if $(COUNT),--count,$(if $(QUICK),--quick))
 
 check: deps ## what CI runs: the essential of every suite, with a table of times at the end
 	@$(PYTHON) -m scripts.check check

@@ -18,13 +18,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from scripts import config as kernel_config
 from scripts import kconfig, lock, series, tested
-from scripts.console import BUILD, ROOT, UserError, main, run_logged, say, step
+from scripts.console import BUILD, UserError, main, run_logged, say, step
+from scripts.flavours import SERVER
 
 WORK = BUILD / "series-check"
 SOURCE = WORK / "src"
 FRAGMENTS = Path(__file__).with_name("variants")
-PACKAGED = ROOT / "SOURCES" / "config" / "kernel-x86_64.config"
+PACKAGED = kernel_config.complete(SERVER)
 COMMON = "CONFIG_WERROR=y\nCONFIG_DEBUG_INFO_NONE=y\n"
 # Not compiled for the kernel, or not by itself.
 APART = ("tools/", "scripts/", "Documentation/")

@@ -2,5 +2,5 @@
 
 import pytest
 
-# What these find is told in full, as for an assert in a test.
+# A failed assert in there shows its values, as in a test.
 pytest.register_assert_rewrite("tests.tools.on_host")

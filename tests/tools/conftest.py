@@ -1,19 +1,13 @@
-"""Lab hosts as for the kernel's tests, with the repository at hand."""
+"""The tests of the tools run on the host they share with those of the tuned profiles, see tests/conftest.py."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from lab import repo
 from lab.host import Host
 from lab.vm import Vm
-from tests.kernel.conftest import host as host
 
 
-@pytest.fixture(scope="module", autouse=True)
-def repository(host: Vm) -> Iterator[None]:
-    with repo.served() as url:
-        Host(host).use_repository(url)
-        yield
+@pytest.fixture
+def vm(host: Host) -> Vm:
+    return host.vm

@@ -1,4 +1,4 @@
-"""tuned on a lab host: the real daemon, asked by tuned-adm, and what the kernel says of huge pages meanwhile."""
+"""tuned on a lab host: the real daemon, controlled by tuned-adm, and the kernel's settings of huge pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ THP = "/sys/kernel/mm/transparent_hugepage"
 NODES = ("enabled", "defrag", "shrink_underused", "underused_max_ptes_none", "khugepaged/max_ptes_none")
 LOG = "/var/log/tuned/tuned.log"
 VARIABLES = "/etc/tuned/thp-shrinker-variables.conf"
-# tuned-adm returns before the daemon has put back what was active before a refusal.
+# After a refusal, tuned-adm returns before the daemon has activated the previous profile again.
 SETTLE = 30.0
 
 Values = dict[str, str]
@@ -22,7 +22,7 @@ class Tuned:
         self.vm = vm
 
     def adm(self, *words: str) -> Result:
-        """Run tuned-adm, and return what it said to the user and its exit code."""
+        """Run tuned-adm, and return its output and exit code."""
         return self.vm.run(f"tuned-adm {' '.join(words)}", check=False)
 
     def profile(self, *names: str) -> None:
@@ -34,13 +34,13 @@ class Tuned:
         return self.adm("active").text.splitlines()[0].removeprefix("Current active profile: ")
 
     def verify(self) -> tuple[bool, str]:
-        """Return the verdict of `tuned-adm verify`, and the lines tuned logged meanwhile."""
+        """Return the verdict of `tuned-adm verify`, and the lines that tuned logged meanwhile."""
         self.vm.run(f": > {LOG}")
         done = self.adm("verify")
         return done.code == 0, self.vm.run(f"cat {LOG}").text
 
     def values(self) -> Values:
-        """Return what is in force, of the files this kernel has."""
+        """Return the values in force, for the files that this kernel has."""
         script = f"cd {THP} && for f in {' '.join(NODES)}; do [ ! -e $f ] || echo $f $(cat $f); done"
         found = {}
         for line in self.vm.run(script).text.splitlines():
@@ -53,12 +53,12 @@ class Tuned:
         self.vm.run("; ".join(["set -e", *(f"echo {value} > {THP}/{node}" for node, value in values.items())]))
 
     def settle(self, expected: Values) -> Values:
-        """Wait for these values, and return what there is in the end."""
+        """Wait for these values, and return those in force at the end."""
         deadline = time.monotonic() + SETTLE
         while (found := self.values()) != expected and time.monotonic() < deadline:
             time.sleep(1)
         return found
 
     def define(self, name: str, text: str) -> None:
-        """Make a profile, as an administrator or another tool would."""
+        """Create a profile, as an administrator or another tool would."""
         self.vm.write(f"/etc/tuned/{name}/tuned.conf", f"[main]\nsummary=test\n{text}")

@@ -1,4 +1,4 @@
-"""What the profiles set on kernel-thp, on a host of the lab."""
+"""What the profiles set on a lab host with kernel-thp."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHRINKER = {
     "underused_max_ptes_none": "409",
 }
 TIGHT = {**SHRINKER, "underused_max_ptes_none": "256", "khugepaged/max_ptes_none": "256"}
-# Debian's own kernel has huge pages always on, and no shrinker.
+# Debian's own kernel has enabled=always and no shrinker.
 BASELINE = {
     "enabled": "always",
     "defrag": "madvise",

@@ -1,6 +1,8 @@
-"""The profiles on kernel-thp: what they set, what they compose with, what returns."""
+"""The profiles on kernel-thp: what they set, what they compose with, which values return."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +14,12 @@ from tests.tuned.daemon import THP, VARIABLES, Tuned, Values
 from tests.tuned.expected import BASELINE, SHRINKER, TIGHT, in_force
 
 RECIPE = snapshots.KERNEL_THP
+WATCH_WRITES = Path(__file__).with_name("watch_writes.py")
 
 
 def writes(vm: Vm, action: str) -> list[str]:
-    """Return which of the kernel's files were written to while a command ran, in that order."""
+    """Return the kernel's files that a command wrote to, in that order."""
+    vm.write("/root/watch_writes.py", WATCH_WRITES.read_text())
     files = " ".join(f"{THP}/{node}" for node in (*SHRINKER, "khugepaged/max_ptes_none"))
     script = (
         f"python3 -I /root/watch_writes.py {files} > /run/writes & watcher=$!; "
@@ -29,7 +33,7 @@ def writes(vm: Vm, action: str) -> list[str]:
 
 
 def test_a_refusal_is_not_overlooked(tuned: Tuned) -> None:
-    """All other tests rest on it."""
+    """All other tests rely on it."""
     with pytest.raises(UserError, match="no-such-profile"):
         tuned.profile("no-such-profile")
 
@@ -43,7 +47,8 @@ def test_profile_is_in_force_and_verified(tuned: Tuned, initial: Values, profile
     assert tuned.verify()[0], tuned.verify()[1]
 
 
-def test_limit_is_in_force_before_there_are_more_huge_pages(tuned: Tuned) -> None:
+@pytest.mark.full
+def test_threshold_is_in_force_before_there_are_more_huge_pages(tuned: Tuned) -> None:
     order = writes(tuned.vm, "tuned-adm profile thp-shrinker")
     assert order.index("underused_max_ptes_none") < order.index("enabled")
     assert order.index("shrink_underused") < order.index("enabled")
@@ -56,7 +61,8 @@ def test_operators_values_are_applied_and_kept_apart_by_profile(tuned: Tuned) ->
     assert tuned.verify()[0]
 
 
-def test_a_mistake_in_the_variables_is_refused_and_what_was_active_stays(tuned: Tuned, initial: Values) -> None:
+@pytest.mark.full
+def test_a_mistake_in_the_variables_is_refused_and_the_active_profile_stays(tuned: Tuned, initial: Values) -> None:
     tuned.profile("thp-shrinker-tight")
     tuned.vm.write(VARIABLES, "[thp-shrinker]\nenabled=alwyas\n")
     refused = tuned.adm("profile", "thp-shrinker")
@@ -78,7 +84,8 @@ def test_composes_with_the_general_profile(tuned: Tuned) -> None:
     assert "verify: passed: '['/usr/lib/tuned/thp-shrinker/thp_profile.py']'" in log
 
 
-def test_composes_with_a_profile_that_has_a_variables_file_of_its_own(tuned: Tuned) -> None:
+@pytest.mark.full
+def test_composes_with_a_profile_that_has_its_own_variables_file(tuned: Tuned) -> None:
     tuned.vm.write("/etc/tuned/test-variables.conf", "ratio=37\n")
     included = "[variables]\ninclude=/etc/tuned/test-variables.conf\n"
     tuned.define("test-base", f"{included}[sysctl]\nvm.dirty_ratio=${{ratio}}\n")
@@ -88,6 +95,7 @@ def test_composes_with_a_profile_that_has_a_variables_file_of_its_own(tuned: Tun
     assert tuned.verify()[0]
 
 
+@pytest.mark.full
 def test_last_profile_decides(tuned: Tuned) -> None:
     tuned.define("test-never", "[vm]\ntransparent_hugepages=never\n")
     tuned.profile("test-never", "thp-shrinker")
@@ -97,6 +105,7 @@ def test_last_profile_decides(tuned: Tuned) -> None:
     assert in_force(tuned, {"enabled": "never"})
 
 
+@pytest.mark.full
 def test_script_of_another_profile_runs_beside_ours(tuned: Tuned) -> None:
     tuned.define("test-script", "[script]\nscript=mark.sh\n")
     tuned.vm.run("printf '#!/bin/sh\\necho $1 >> /run/mark\\n' > /etc/tuned/test-script/mark.sh")
@@ -108,16 +117,24 @@ def test_script_of_another_profile_runs_beside_ours(tuned: Tuned) -> None:
     assert tuned.vm.run("cat /run/mark").text.split() == ["start", "stop", "start", "stop"]
 
 
-# What returns
+# Which values return
 
 
-@pytest.mark.parametrize("way", ["tuned-adm off", "tuned-adm profile balanced", "systemctl stop tuned"])
-def test_everything_returns(tuned: Tuned, initial: Values, way: str) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "tuned-adm off",
+        pytest.param("tuned-adm profile balanced", marks=pytest.mark.full),
+        pytest.param("systemctl stop tuned", marks=pytest.mark.full),
+    ],
+)
+def test_all_values_return(tuned: Tuned, initial: Values, command: str) -> None:
     tuned.profile("thp-shrinker-tight")
-    tuned.vm.run(way)
+    tuned.vm.run(command)
     assert tuned.settle(initial) == initial
 
 
+@pytest.mark.full
 def test_applied_twice_is_as_applied_once(tuned: Tuned, initial: Values) -> None:
     tuned.profile("thp-shrinker")
     tuned.profile("thp-shrinker")
@@ -128,11 +145,12 @@ def test_applied_twice_is_as_applied_once(tuned: Tuned, initial: Values) -> None
     assert tuned.settle(initial) == initial
 
 
-def test_a_daemon_that_was_killed_leaves_all_as_it_is_and_restores_it_later(tuned: Tuned, initial: Values) -> None:
+@pytest.mark.full
+def test_a_killed_daemon_leaves_the_values_and_restores_them_later(tuned: Tuned, initial: Values) -> None:
     tuned.profile("thp-shrinker")
     tuned.vm.run("systemctl kill -s KILL tuned; sleep 2")
     assert tuned.values() == {**initial, **SHRINKER}
-    # What is in force already is not written again; tuned's own plugin for the other two does so up to 2.20.
+    # The program does not write a value that is in force; up to 2.20, tuned's own plugin for the other two does.
     written = writes(tuned.vm, "systemctl reset-failed tuned; systemctl start tuned && tuned-adm active")
     assert set(written) <= {"enabled", "defrag"}
     assert tuned.verify()[0]
@@ -143,6 +161,7 @@ def test_a_daemon_that_was_killed_leaves_all_as_it_is_and_restores_it_later(tune
 # Recommendation
 
 
+@pytest.mark.full
 def test_recommendation_adds_the_profile_to_the_general_one(tuned: Tuned, host: Host) -> None:
     before = tuned.adm("recommend").text
     host.install("tuned-profiles-thp-recommend")
@@ -154,6 +173,7 @@ def test_recommendation_adds_the_profile_to_the_general_one(tuned: Tuned, host: 
 # A reboot; this comes last
 
 
+@pytest.mark.full
 def test_a_reboot_applies_the_profile_again_over_the_kernels_defaults(tuned: Tuned, host: Host) -> None:
     tuned.profile("thp-shrinker")
     tuned.vm.run("systemctl enable tuned")

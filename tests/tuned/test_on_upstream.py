@@ -1,4 +1,4 @@
-"""The profiles on Linux 6.12, which has the shrinker without a limit of its own."""
+"""The profiles on Linux 6.12, whose shrinker uses the threshold of khugepaged."""
 
 from __future__ import annotations
 
@@ -12,17 +12,25 @@ ON = {"enabled": "always", "defrag": "madvise", "shrink_underused": "1"}
 
 
 @pytest.mark.parametrize(
-    ("profile", "limit"), [("thp-shrinker", "409"), ("thp-shrinker-tight", "256"), ("thp-baseline", "511")]
+    ("profile", "threshold"),
+    [
+        ("thp-shrinker", "409"),
+        pytest.param("thp-shrinker-tight", "256", marks=pytest.mark.full),
+        pytest.param("thp-baseline", "511", marks=pytest.mark.full),
+    ],
 )
-def test_profile_works_with_what_is_there(tuned: Tuned, initial: Values, profile: str, limit: str) -> None:
+def test_profile_works_with_the_files_of_this_kernel(
+    tuned: Tuned, initial: Values, profile: str, threshold: str
+) -> None:
     assert "underused_max_ptes_none" not in initial
     tuned.profile(profile)
-    assert tuned.values() == {**ON, "khugepaged/max_ptes_none": limit}
+    assert tuned.values() == {**ON, "khugepaged/max_ptes_none": threshold}
     assert tuned.verify()[0]
     tuned.adm("off")
     assert tuned.settle(initial) == initial
 
 
+@pytest.mark.full
 def test_verification_notices_a_size_that_overrides(tuned: Tuned) -> None:
     tuned.profile("thp-shrinker")
     size = f"{THP}/hugepages-2048kB/enabled"

@@ -1,6 +1,8 @@
-"""tuned-adm verify tells the truth with these profiles, also where tuned alone does not."""
+"""With these profiles, tuned-adm verify fails in every case in which tuned alone passes falsely."""
 
 from __future__ import annotations
+
+import pytest
 
 from lab import snapshots
 from lab.host import Host
@@ -8,8 +10,8 @@ from tests.tuned.daemon import LOG, THP, VARIABLES, Tuned, Values
 from tests.tuned.expected import BASELINE, TIGHT, in_force
 
 RECIPE = snapshots.KERNEL_THP
-# What tuned's own verification lets pass while enabled is madvise, whatever is asked for: files and options that do not
-# exist, another name of an option, a value it does not know, a choice of values. [vm] also replaces what ours asks for.
+# tuned's own verification passes all of these while enabled is madvise: files and options that do not exist, another
+# name of an option, an unknown value, a choice of values. [vm] also replaces the value that our profile sets.
 FALSE_PASSES = f"""\
 [sysfs]
 {THP}/no_such_file=1
@@ -21,6 +23,7 @@ transparent_hugepages=alwyas
 """
 
 
+@pytest.mark.full
 def test_verification_notices_every_value_that_changed(tuned: Tuned, initial: Values) -> None:
     tuned.profile("thp-shrinker-tight")
     for node, value in TIGHT.items():
@@ -37,7 +40,7 @@ def test_what_tuned_alone_passes_falsely_fails_with_ours(tuned: Tuned) -> None:
     tuned.profile("test-foreign")
     tuned.write({"enabled": "madvise"})
     passed, log = tuned.verify()
-    assert passed, f"this tuned notices by itself, so the case proves nothing: {log}"
+    assert passed, f"this tuned notices by itself, so the case shows nothing: {log}"
     tuned.profile("thp-shrinker", "test-foreign")
     tuned.write({"enabled": "madvise"})
     passed, log = tuned.verify()
@@ -45,8 +48,9 @@ def test_what_tuned_alone_passes_falsely_fails_with_ours(tuned: Tuned) -> None:
     assert f"{THP}/enabled is madvise, expected always" in log
 
 
+@pytest.mark.full
 def test_verification_names_a_later_profile_that_decides_otherwise(tuned: Tuned) -> None:
-    """As the kernel_settings role of linux-system-roles does it."""
+    """The kernel_settings role of linux-system-roles adds such a profile."""
     tuned.define("test-kernel_settings", "[vm]\ntransparent_hugepages=madvise\n")
     tuned.profile("thp-shrinker", "test-kernel_settings")
     for option in ("", "--ignore-missing"):
@@ -58,7 +62,7 @@ def test_verification_names_a_later_profile_that_decides_otherwise(tuned: Tuned)
 
 
 def test_verification_notices_files_that_are_not_there(tuned: Tuned) -> None:
-    """Everything tuned's own plugins look at is there and right; the shrinker's files are not."""
+    """All files that tuned's own plugins read are there with the right values; the shrinker's files are not."""
     tuned.profile("thp-shrinker")
     keep = f"cp --parents {THP}/enabled {THP}/defrag {THP}/hpage_pmd_size /run/kept"
     tuned.vm.run(f"mkdir -p /run/kept && {keep} && mount --bind /run/kept{THP} {THP}")
@@ -70,6 +74,7 @@ def test_verification_notices_files_that_are_not_there(tuned: Tuned) -> None:
         assert "verify: passed: 'transparent_hugepages' = 'always'" in log
 
 
+@pytest.mark.full
 def test_verification_notices_variables_that_were_not_applied(tuned: Tuned) -> None:
     tuned.profile("thp-shrinker")
     tuned.vm.write(VARIABLES, "[thp-shrinker]\nthreshold_percent=70\n")
@@ -81,7 +86,8 @@ def test_verification_notices_variables_that_were_not_applied(tuned: Tuned) -> N
     assert tuned.verify()[0]
 
 
-# The last one: it reboots
+# The last one on this host: it reboots, and changes the boot entry.
+@pytest.mark.full
 def test_verification_names_the_kernel_command_line(tuned: Tuned, host: Host) -> None:
     uname = tuned.vm.run("uname -r").text
     entry = f"/efi/loader/entries/{host.entry(uname)}"
@@ -91,7 +97,7 @@ def test_verification_names_the_kernel_command_line(tuned: Tuned, host: Host) ->
     tuned.define("test-always", "[vm]\ntransparent_hugepages=always\n")
     tuned.profile("test-always")
     assert in_force(tuned, {"enabled": "madvise"})
-    assert tuned.verify()[0], "this tuned notices by itself, so the case proves nothing"
+    assert tuned.verify()[0], "this tuned notices by itself, so the case shows nothing"
     tuned.profile("thp-shrinker")
     passed, log = tuned.verify()
     assert not passed

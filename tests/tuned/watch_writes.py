@@ -1,4 +1,4 @@
-"""Print the name of each file among the arguments whenever it is written to, until killed. Runs on the host."""
+"""Print the name of each file in the arguments whenever a program writes to it, until killed. Runs on the host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def main(names: list[str]) -> None:
         sys.exit(f"cannot watch {names}: {os.strerror(ctypes.get_errno())}")
     print("ready", flush=True)
     while True:
-        # Files and not directories are watched, so no event has a name, and all have the same size.
+        # The events are those of files, not directories: none has a name, so all have the same size.
         for descriptor, *_ in EVENT.iter_unpack(os.read(watcher, 1 << 16)):
             print(watched[descriptor], flush=True)
 
