@@ -229,8 +229,8 @@ static void partial_while_moved(void)
 static const struct test tests[] = {
 	TEST("migration.waiting_kept", waiting_kept),
 	TEST("migration.partial_kept", partial_kept),
-	TEST("migration.used_not_judged_again", used_not_rescanned),
-	TEST("migration.used_has_its_second_look", used_is_rescanned),
+	TEST("migration.used_not_checked_again", used_not_rescanned),
+	TEST("migration.used_is_rescanned", used_is_rescanned),
 	TEST_WITH("migration.used_stays_due", used_stays_due, 0),
 	TEST_WITH("migration.used_stays_due_midway", used_stays_due, 1),
 	TEST("migration.shared_not_pinned", shared_not_pinned),

@@ -428,7 +428,7 @@ static const struct test tests[] = {
 	TEST("queue.failed_split_kept", failed_split_kept),
 	TEST("queue.migrated_dense_kept", migrated_dense_kept),
 	TEST("queue.other_node_kept", other_node_kept),
-	TEST("queue.partial_while_judged", partial_while_scanned,
+	TEST("queue.partial_while_checked", partial_while_scanned,
 	     .seconds = 60),
 	TEST("queue.locked_stays_queued", locked_stays_queued, .seconds = 60),
 };

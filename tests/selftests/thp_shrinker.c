@@ -300,9 +300,9 @@ static const struct test tests[] = {
 	TEST("shrinker.threshold_lowered_later", threshold_lowered_later),
 	TEST("shrinker.counters_exact", counters_exact),
 	TEST("shrinker.used_leaves_queue", used_leaves_queue),
-	TEST("shrinker.mlocked_not_judged", mlocked),
+	TEST("shrinker.mlocked_not_checked", mlocked),
 	TEST("shrinker.pinned_stays_queued", pinned),
-	TEST("shrinker.poisoned_not_judged", poison_inside),
+	TEST("shrinker.poisoned_not_checked", poison_inside),
 	TEST("shrinker.drop_caches", by_drop_caches),
 	TEST("shrinker.cgroup_reclaim", by_cgroup_reclaim),
 };

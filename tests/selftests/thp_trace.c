@@ -19,7 +19,7 @@ static void expect_events(const char *verdict, int want)
 }
 
 /* Each verdict that user space can provoke reliably, and no other. */
-static void judge_verdicts(void)
+static void check_verdicts(void)
 {
 	struct area sparse, dense, partial, locked, pinned;
 	struct pin pin;
@@ -48,7 +48,7 @@ static void judge_verdicts(void)
 }
 
 /* The trace names the page by the number that other files of the kernel use. */
-static void judge_names_page(void)
+static void check_names_page(void)
 {
 	struct area area;
 	char text[64];
@@ -63,8 +63,8 @@ static void judge_names_page(void)
 }
 
 static const struct test tests[] = {
-	TEST("trace.judge_verdicts", judge_verdicts),
-	TEST("trace.judge_names_page", judge_names_page),
+	TEST("trace.check_verdicts", check_verdicts),
+	TEST("trace.check_names_page", check_names_page),
 };
 
 int main(int argc, char **argv)

@@ -80,7 +80,7 @@ static void every_byte_checked(void)
 
 static const struct test tests[] = {
 	TEST("zero_remap.every_byte_kept", every_byte_kept),
-	TEST("shrinker.every_byte_judged", every_byte_checked),
+	TEST("shrinker.every_byte_checked", every_byte_checked),
 };
 
 int main(int argc, char **argv)

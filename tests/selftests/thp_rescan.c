@@ -135,13 +135,13 @@ static void quiet_without_pressure(void)
 }
 
 static const struct test tests[] = {
-	TEST("second_look.lowered_at_once", lowered_at_once),
-	TEST("second_look.lowered_for_khugepaged", lowered_for_khugepaged),
-	TEST("second_look.switched_on_again", switched_on_again),
-	TEST("second_look.zeroed_later", zeroed_later, .seconds = 60),
-	TEST("second_look.not_before_it_is_due", not_before_it_is_due,
+	TEST("rescan.lowered_at_once", lowered_at_once),
+	TEST("rescan.lowered_for_khugepaged", lowered_for_khugepaged),
+	TEST("rescan.switched_on_again", switched_on_again),
+	TEST("rescan.zeroed_later", zeroed_later, .seconds = 60),
+	TEST("rescan.not_before_it_is_due", not_before_it_is_due,
 	     .seconds = 90),
-	TEST("second_look.quiet_without_pressure", quiet_without_pressure,
+	TEST("rescan.quiet_without_pressure", quiet_without_pressure,
 	     .seconds = 60),
 };
 
