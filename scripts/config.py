@@ -13,7 +13,7 @@ from pathlib import Path
 
 from scripts import kconfig, lock, series
 from scripts.console import BUILD, ROOT, UserError, main, say
-from scripts.flavours import DEBUG, SERVER, Flavour
+from scripts.flavours import DEBUG, FLAVOURS, SERVER, Flavour
 
 FOLDER = ROOT / "SOURCES" / "config"
 COMMON = FOLDER / "common"
@@ -103,7 +103,7 @@ def command() -> None:
         if distribution:
             try_base(tree, distribution)
         else:
-            for flavour in (SERVER, DEBUG):
+            for flavour in FLAVOURS.values():
                 renew(tree, flavour)
 
 

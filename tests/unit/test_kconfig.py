@@ -11,9 +11,9 @@ import pytest
 from scripts import kconfig, lock, series
 from scripts.config import FOLDER, OURS, REQUIRED, base, complete, fragments
 from scripts.console import ROOT
-from scripts.flavours import DEBUG, FLAVOURS, SERVER, Flavour
+from scripts.flavours import FLAVOURS, SERVER, Flavour
 
-KERNELS = pytest.mark.parametrize("flavour", [SERVER, DEBUG], ids=lambda flavour: flavour.name)
+KERNELS = pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=lambda flavour: flavour.name)
 COMPLETE = complete(SERVER)
 FRAGMENTS = fragments(SERVER)
 EVERY_FRAGMENT = [*sorted(FOLDER.glob("*/*.config")), REQUIRED]
