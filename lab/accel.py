@@ -17,7 +17,7 @@ KVM = ["-accel", "kvm", "-cpu", "host"]
 
 
 def kvm_usable() -> tuple[bool, str]:
-    """Tell whether KVM can run a kernel here, and why. A device node alone proves nothing."""
+    """Return whether KVM can run a kernel here, and why. A device node alone is not enough."""
     flags = Path("/proc/cpuinfo").read_text().split()
     if "vmx" not in flags and "svm" not in flags:
         return False, "the processor offers no virtualization (no vmx or svm flag)"
@@ -35,7 +35,7 @@ def kvm_usable() -> tuple[bool, str]:
 
 @functools.cache
 def accelerator() -> tuple[str, ...]:
-    """Return qemu's options for the best accelerator at hand, and say which it is."""
+    """Return qemu's options for the best accelerator of this machine, and print which it is."""
     usable, why = kvm_usable()
     say(f"lab: {'KVM' if usable else 'TCG (emulation, slow)'}: {why}")
     return tuple(KVM if usable else TCG)

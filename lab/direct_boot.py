@@ -1,6 +1,6 @@
-"""Boot a kernel image with an initramfs of selftests: the quick bench, in which proofs are made.
+"""Boot a kernel image with an initramfs of selftests: a direct boot, for mutation tests and measurements.
 
-It has no firmware, no boot loader, no disk and no distribution. What it says about a kernel is no verdict on a package.
+It has no firmware, no boot loader, no disk and no distribution, so its result is not a verdict on a package.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ PROGRAM = re.compile(r"^### (\S+)$")
 
 @dataclass(frozen=True)
 class Machine:
-    """What a kernel finds; `accel` are qemu's options, instead of those for the best accelerator at hand.
+    """The hardware of a boot; `accel` are qemu's options, by default those for the best accelerator.
 
-    The kernel passes words of `kernel_line` like NAME=VALUE that it does not know on, as the programs' environment.
+    Words of `kernel_line` like NAME=VALUE that the kernel does not know become the programs' environment.
     """
 
     cpus: int = 2
@@ -66,7 +66,7 @@ def base_archive(programs: Sequence[Path], folder: Path) -> Path:
     """Make the part of the initramfs that all boots share."""
     busybox = shutil.which("busybox")
     if not busybox:
-        raise UserError("there is no busybox, the shell of the quick bench", "run `make deps`")
+        raise UserError("there is no busybox, the shell of a direct boot", "run `make deps`")
     root = folder / "initramfs"
     shutil.rmtree(root, ignore_errors=True)
     for name in ("bin", "dev", "proc", "sys", "tests", "tmp"):

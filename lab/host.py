@@ -1,4 +1,4 @@
-"""What every suite does to a lab host: take packages in by dnf, and boot a kernel and prove that it is that one."""
+"""Shared by all suites with lab hosts: install packages by dnf, boot a kernel, and check that it is the right one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Host:
         self.vm.write("/etc/yum.repos.d/kernel-thp.repo", repo.repo_file(url))
 
     def install(self, *names: str) -> None:
-        """Install in one transaction, and keep what dnf said."""
+        """Install in one transaction, and keep dnf's output."""
         log = self.vm.directory / "dnf.log"
         done = self.vm.run(f"dnf -y install {' '.join(names)}", timeout=INSTALL_TIMEOUT, check=False)
         with log.open("a") as handle:
@@ -31,8 +31,8 @@ class Host:
     def entry(self, uname: str) -> str:
         """Return the file name of a kernel's boot entry, with its tries if it has any.
 
-        It is also the id to give systemd-boot 252. What bootctl lists as id lacks the tries, and the loader does not
-        find an entry by that (tests/kernel/test_boot_counting.py holds it to this).
+        It is also the id that systemd-boot 252 takes. The id that bootctl lists lacks the tries, and the loader
+        finds no entry by it (tests/kernel/test_boot_counting.py checks this).
         """
         form = re.compile(rf"lab-{re.escape(uname)}(?:\+\d+(?:-\d+)?)?\.conf")
         names = self.vm.run("ls /efi/loader/entries").text.split()
@@ -47,7 +47,7 @@ class Host:
             raise UserError(f"uname -r is {running}, expected {uname}", f"read {self.vm.console}")
 
     def reboot_into(self, uname: str, entry: str, timeout: float = BOOT_TIMEOUT) -> str:
-        """Reboot, prove that this kernel runs and that it was the boot loader who chose it, and say so."""
+        """Reboot; check that this kernel runs and that the boot loader chose it; return a line that says so."""
         self.vm.reboot(timeout)
         self.expect_running(uname)
         selected = self.vm.loader_variable("LoaderEntrySelected")
@@ -56,12 +56,12 @@ class Host:
         return f"{uname}, the boot loader chose {selected}"
 
     def boot_once(self, uname: str, timeout: float = BOOT_TIMEOUT) -> str:
-        """Have the boot loader start a kernel once, whatever its default is, and prove that it did."""
+        """Make the boot loader start a kernel once, whatever its default is, and check that it did."""
         entry = self.entry(uname)
         self.vm.run(f"bootctl set-oneshot {entry}")
         return self.reboot_into(uname, entry, timeout)
 
     def wait_blessed(self, uname: str, timeout: int = 60) -> None:
-        """systemd blesses the entry when boot-complete.target is reached: the tries go, the plus sign stays."""
+        """Wait until systemd has blessed the entry at boot-complete.target, which removes the tries from its name."""
         blessed = f"/efi/loader/entries/lab-{uname}.conf"
         self.vm.run(f"timeout {timeout} sh -c 'until [ -e {blessed} ]; do sleep 1; done'", timeout=timeout + 30)

@@ -1,9 +1,9 @@
-"""Keep a lab host running between commands, for tools that start and stop hosts by commands of their own.
+"""Keep a lab host running between commands, for tools with separate commands to start and stop a host.
 
-    python3 -m lab.keep up NAME       starts one with the repository configured, prints the way to it as JSON
-    python3 -m lab.keep down NAME     stops it; not an error when there is none
+    python3 -m lab.keep up NAME       starts one with the repository configured, prints its address as JSON
+    python3 -m lab.keep down NAME     stops it; not an error if there is none
 
-The host and the repository belong to a process in the background, which ends by itself when it was forgotten.
+The host and the repository belong to a process in the background, which ends by itself after two hours.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Kept:
     def __init__(self, name: str) -> None:
         self.name = name
         self.directory = RUN / f"keep-{name}"
-        self.way = self.directory.with_suffix(".json")
+        self.address = self.directory.with_suffix(".json")
         self.pid = self.directory.with_suffix(".pid")
         self.log = self.directory.with_suffix(".log")
-        # Held by the machine as long as it is there, see Vm.
+        # The machine holds it for as long as it runs, see Vm.
         self.lock = self.directory.with_suffix(".lock")
 
     def alive(self) -> bool:
@@ -55,21 +55,21 @@ class Kept:
 
 
 def hold(kept: Kept) -> None:
-    """Be the process in the background."""
+    """Run the host; this is the process in the background."""
     machine = Vm(image.build(), kept.directory, kept.name, cpus=2, memory_mib=MEMORY_MIB)
     with repo.served() as url, machine as vm:
         vm.wait_ssh()
         Host(vm).use_repository(url)
-        way = {"address": "127.0.0.1", "port": vm.port, "user": "root", "identity_file": str(image.ssh_key())}
-        files.replace(kept.way, json.dumps([{"instance": kept.name, **way}]))
+        address = {"address": "127.0.0.1", "port": vm.port, "user": "root", "identity_file": str(image.ssh_key())}
+        files.replace(kept.address, json.dumps([{"instance": kept.name, **address}]))
         with contextlib.suppress(KeyboardInterrupt):
             time.sleep(LIFETIME)
-        kept.way.unlink()
+        kept.address.unlink()
 
 
 def up(kept: Kept) -> None:
     if not kept.alive():
-        kept.way.unlink(missing_ok=True)
+        kept.address.unlink(missing_ok=True)
         RUN.mkdir(parents=True, exist_ok=True)
         with kept.log.open("wb") as log:
             child = subprocess.Popen(
@@ -82,12 +82,12 @@ def up(kept: Kept) -> None:
             )
         kept.pid.write_text(f"{child.pid}\n")
         deadline = time.monotonic() + START_TIMEOUT
-        while not kept.way.exists():
+        while not kept.address.exists():
             if child.poll() is not None or time.monotonic() > deadline:
                 child.terminate()
                 raise UserError(f"{kept.name} did not start: {' '.join(tail(kept.log, 2))}", f"read {kept.log}")
             time.sleep(POLL)
-    print(kept.way.read_text())
+    print(kept.address.read_text())
 
 
 def down(kept: Kept) -> None:

@@ -1,4 +1,4 @@
-"""Build a small kernel from a configuration on top of allnoconfig, for the quick bench."""
+"""Build a small kernel from a configuration on top of allnoconfig, for a direct boot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMAGE = Path("arch/x86/boot/bzImage")
 
 @dataclass(frozen=True)
 class Place:
-    """Where kernels are built one after the other, so that little is compiled for each."""
+    """Where kernels are built one after the other, each with few files to compile."""
 
     source: Path
     objects: Path
@@ -25,10 +25,10 @@ class Place:
     def make(self, goals: Sequence[str], what: str, *more: str) -> None:
         cc = ["CC=ccache gcc"] if shutil.which("ccache") else []
         command = ["make", "-s", "-C", str(self.source), f"O={self.objects}", f"-j{os.cpu_count()}", *cc, *more, *goals]
-        run_logged(command, self.log, what, "mend what the log says")
+        run_logged(command, self.log, what, "fix what the log reports")
 
     def configure(self, config: Path) -> list[str]:
-        """Make the configuration; return what was asked for and Kconfig does not grant."""
+        """Make the configuration; return the options that Kconfig does not grant."""
         self.objects.mkdir(parents=True, exist_ok=True)
         self.make(["allnoconfig"], "configuration", f"KCONFIG_ALLCONFIG={config}")
         return refused(kconfig.parse(config.read_text()), self.configuration())
@@ -37,7 +37,7 @@ class Place:
         return kconfig.parse((self.objects / ".config").read_text())
 
     def image(self, name: str, *more: str) -> Path:
-        """Build the kernel from what is in the source now. `more` is given to make."""
+        """Build the kernel from the present source; `more` are further arguments of make."""
         self.make(["bzImage"], f"kernel {name}", *more)
         return self.objects / IMAGE
 
@@ -51,5 +51,5 @@ def merged(target: Path, *parts: Path) -> Path:
 
 
 def refused(wanted: dict[str, str], have: dict[str, str]) -> list[str]:
-    """Return the wishes that a configuration does not grant; an option that is not there is not set."""
+    """Return the wanted options that a configuration lacks; an option that is missing is not set."""
     return [f"{option}={value}" for option, value in wanted.items() if have.get(option, "n") != value]

@@ -1,4 +1,4 @@
-"""Talk to qemu about the machine it runs, by its own protocol (QMP): one JSON object a line."""
+"""Control qemu by its own protocol (QMP): one JSON object a line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNLIMITED = 1 << 40
 
 
 class Monitor:
-    """Our end of a pair of sockets, whose other end qemu has."""
+    """Our end of a pair of sockets; qemu has the other end."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(TIMEOUT)
@@ -34,25 +34,25 @@ class Monitor:
         while True:
             answer = self._read()
             if "error" in answer:
-                raise UserError(f"qemu refuses {command}: {answer['error']['desc']}", "look for another qemu version")
+                raise UserError(f"qemu refuses {command}: {answer['error']['desc']}", "try another qemu version")
             if "return" in answer:
                 return dict(answer["return"])
 
     def _read(self) -> dict[str, Any]:
         line = self._stream.readline()
         if not line:
-            raise UserError("qemu ended while it was asked for something", "read qemu.log beside the console log")
+            raise UserError("qemu ended during a request", "read qemu.log beside the console log")
         return dict(json.loads(line))
 
     def migrate(self, uri: str) -> None:
-        """Write the machine's memory and devices to a place; it stands still in the end.
+        """Write the machine's memory and devices to a URI; the machine is stopped afterwards.
 
-        It is not stopped before: whether it runs is saved as well.
+        Do not stop it first: whether it was running is a part of what is saved.
         """
         self.execute("migrate-set-parameters", {"max-bandwidth": UNLIMITED})
         self.execute("migrate", {"uri": uri})
         deadline = time.monotonic() + TIMEOUT
         while (status := self.execute("query-migrate").get("status")) != "completed":
             if status in ("failed", "cancelled") or time.monotonic() > deadline:
-                raise UserError(f"qemu could not save the machine: {status}", "look at the space on this disk")
+                raise UserError(f"qemu could not save the machine: {status}", "check the free space on this disk")
             time.sleep(POLL)

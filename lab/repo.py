@@ -1,4 +1,4 @@
-"""The dnf repositories of the guests, and how they are served: loopback here is 10.0.2.2 there."""
+"""Serve the dnf repositories of the guests: they reach loopback of this machine as 10.0.2.2."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def beside_present(newer: Stage, directory: Path) -> Path:
 
 
 def repo_file(url: str) -> str:
-    """Return the .repo file of a host: packages and metadata have to be signed."""
+    """Return the .repo file of a host: packages and metadata must be signed."""
     lines = [
         "[kernel-thp]",
         "name=kernel-thp",

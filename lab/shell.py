@@ -1,4 +1,4 @@
-"""Start a host from the present image and open a shell on it, again after a reboot. It goes when the shell ends."""
+"""Start a host from the present image and open a shell on it, also after a reboot. It stops when the shell ends."""
 
 from __future__ import annotations
 

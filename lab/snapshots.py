@@ -1,6 +1,6 @@
-"""Lab hosts in the middle of their life, to start many from: what takes minutes on an emulated host is done once.
+"""Snapshots of lab hosts: what takes minutes on an emulated host is done once.
 
-A host that starts from one is up within seconds: its memory goes on where it was saved, with its disk and variables.
+A host that starts from a snapshot is up within seconds: it continues with the saved memory, disk and variables.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from lab.vm import RUN, Saved, Vm
 from scripts.console import BUILD, step
 from scripts.flavours import CLOUD
 
-PREPARED = BUILD / "lab" / "prepared"
-# Nothing the kernel or our profiles would choose, so that whatever returns or stays can be told apart.
+SNAPSHOTS = BUILD / "lab" / "snapshots"
+# Values that neither the kernel nor our profiles choose, so a test sees which of them returned or stayed.
 PROFILE = "lab-app"
 PROFILE_TEXT = """\
 [main]
@@ -31,15 +31,15 @@ vm.dirty_ratio=37
 [vm]
 transparent_hugepages=madvise
 """
-# dnf is to be called by nobody but who is tested: a timer would do it ten minutes after each boot. Of the others, those
-# for a time of day would all fire when the clock is set after a long sleep; the next boot starts them again.
+# Only the tested code may run dnf: its timer would do so ten minutes after each boot. Other timers, for a time of day,
+# would all fire when the clock is set after a long sleep; the next boot starts them again.
 SETTLE = """\
 systemctl is-system-running --wait > /dev/null || true
 systemctl disable --now dnf-makecache.timer || [ ! -e /lib/systemd/system/dnf-makecache.timer ]
 systemctl stop '*.timer'
 """
 ADMINISTER = f"systemctl enable --now tuned && tuned-adm profile {PROFILE} && tuned-adm verify"
-# On top of what tuned does: a rollback that only has tuned put its values back loses these.
+# Set beside tuned: a rollback that only restores tuned's values loses these.
 BY_HAND = "cd /sys/kernel/mm/transparent_hugepage && echo defer > defrag && echo 444 > khugepaged/max_ptes_none"
 
 
@@ -77,7 +77,7 @@ class Recipe:
     base: Recipe | None = None
 
     def digest(self) -> str:
-        """Return the hash of all that makes it, qemu included: another one need not understand what this one wrote."""
+        """Return the hash of all inputs, with qemu: another version may not understand a snapshot of this one."""
         machine = Vm(Path(), Path(), self.name, self.cpus, self.memory_mib)
         parts = [str(image.image_path()), Path(__file__).read_text(), *machine.command_line(Path())]
         parts.append(subprocess.run([QEMU, "--version"], check=True, capture_output=True, text=True).stdout)
@@ -88,20 +88,20 @@ class Recipe:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     def build(self) -> Saved:
-        """Return what is there for the present image, made if it is not."""
+        """Return the snapshot for the present image, and make it if it is missing."""
         base = self.base.build() if self.base else None
         disk = image.build()
         with _alone(self.name):
-            found = Saved(PREPARED / f"{self.name}-{self.digest()}", self.cpus, self.memory_mib)
-            # The last of them that is written: it says that the whole is there.
+            found = Saved(SNAPSHOTS / f"{self.name}-{self.digest()}", self.cpus, self.memory_mib)
+            # This file is written last, so the snapshot is complete.
             if found.disk.exists():
                 return found
-            for old in PREPARED.glob(f"{self.name}-*.*"):
+            for old in SNAPSHOTS.glob(f"{self.name}-*.*"):
                 old.unlink()
-            name = f"prepare-{self.name}"
+            name = f"snapshot-{self.name}"
             fresh = Vm(disk, RUN / name, name, self.cpus, self.memory_mib)
             machine = base.machine(RUN / name, name) if base else fresh
-            with step(f"lab: prepare a host: {self.name}"), machine as vm:
+            with step(f"lab: make the snapshot {self.name}"), machine as vm:
                 vm.wait_ssh()
                 vm.run(SETTLE)
                 self.make(Host(vm))
@@ -113,13 +113,13 @@ class Recipe:
 STOCK = Recipe("stock", _stock)
 KERNEL_THP = Recipe("kernel-thp", _kernel_thp, ours=True, base=STOCK)
 UPSTREAM = Recipe("upstream", _upstream, base=STOCK)
-# The hosts of a fleet, of which several run at a time; and one that is to run the selftests.
+# The hosts of a fleet, several of which run at a time, and one that runs the selftests.
 MEMBER = Recipe("member", _administered, cpus=1, memory_mib=1024)
 LARGE_MEMBER = Recipe("large-member", _administered)
 
 
 def _kernel_packages() -> str:
-    """Return what tells our kernel packages from other ones, however often they are signed."""
+    """Return what identifies our kernel packages; signing them again does not change it."""
     packages = [str(path) for path in sorted(repo.REPO.glob("kernel-thp*.rpm"))]
     command = ["rpm", "-qp", "--qf", "%{NVRA} %{SHA256HEADER}\\n", *packages]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -127,7 +127,7 @@ def _kernel_packages() -> str:
 
 @contextmanager
 def _alone(name: str) -> Iterator[None]:
-    PREPARED.mkdir(parents=True, exist_ok=True)
-    with (PREPARED / f"{name}.lock").open("w") as handle:
+    SNAPSHOTS.mkdir(parents=True, exist_ok=True)
+    with (SNAPSHOTS / f"{name}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -11,7 +11,7 @@ from scripts.console import UserError
 
 ALLOWED = Path(__file__).resolve().parent / "splats-allowed.txt"
 
-# A kernel that prints one of these will not come back.
+# A kernel that prints one of these is dead.
 FATAL = re.compile(r"Kernel panic - not syncing|Attempted to kill init|---\[ end Kernel panic")
 
 SPLAT = re.compile(
@@ -34,7 +34,7 @@ SPLAT = re.compile(
             r"page dumped because",
             r"double fault|stack segment|invalid opcode:",
             r"scheduling while atomic|sleeping function called from invalid context",
-            # Checkers that have given up see nothing from then on. What kmemleak finds is in its own report.
+            # A checker that has given up finds nothing from then on. What kmemleak finds is in its own report.
             r"INFO: lockdep is turned off",
             r"kmemleak: (?:Cannot allocate a kmemleak_object|Kernel memory leak detector disabled)",
         )
@@ -56,24 +56,24 @@ class Splat:
 
 
 def parse_allowed(text: str, today: datetime.date, origin: str) -> list[Allowed]:
-    """Read `pattern | reason | YYYY-MM-DD` lines. A line that is wrong or out of date is an error, not a blank."""
+    """Read `pattern | reason | YYYY-MM-DD` lines. A line that is wrong or out of date is an error."""
     entries = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        # The pattern may hold `|`, the reason and the date may not.
+        # The pattern may contain `|`; the reason and the date may not.
         fields = [field.strip() for field in line.rsplit("|", 2)]
-        todo = "write it as `pattern | reason | YYYY-MM-DD`"
+        hint = "write it as `pattern | reason | YYYY-MM-DD`"
         if len(fields) != 3 or not all(fields):
-            raise UserError(f"{origin}:{number}: not three fields", todo)
+            raise UserError(f"{origin}:{number}: not three fields", hint)
         try:
             entry = Allowed(re.compile(fields[0]), fields[1], datetime.date.fromisoformat(fields[2]))
         except (re.error, ValueError) as error:
-            raise UserError(f"{origin}:{number}: {error}", todo) from None
+            raise UserError(f"{origin}:{number}: {error}", hint) from None
         if entry.expires < today:
             raise UserError(
                 f"{origin}:{number}: `{fields[0]}` was allowed until {entry.expires} only",
-                "remove the line, or look at the message again and give it a new date",
+                "remove the line, or check the message again and give it a new date",
             )
         entries.append(entry)
     return entries
@@ -86,7 +86,7 @@ def allowed(path: Path = ALLOWED) -> list[Allowed]:
 def scan(log: str, exceptions: list[Allowed]) -> list[Splat]:
     """Return the lines of a log that report a kernel defect and are not excepted.
 
-    An empty log is no clean log: whoever reads the console has lost it.
+    A log without a kernel start is an error, because the console was lost.
     """
     if "Linux version" not in log:
         raise UserError("the log holds no kernel start", "check the VM's console= settings: nothing was scanned")

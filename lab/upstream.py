@@ -1,6 +1,6 @@
 """A kernel with the upstream shrinker for a lab host: the distribution's 6.12, in its build for virtual machines.
 
-It is not in the image, whose only kernel has to be the stock one; it is installed where a test asks for it.
+It is not in the image, whose only kernel has to be the stock one; a test that needs it installs it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INSTALL_TIMEOUT = 600.0
 
 
 def newest() -> tuple[str, str]:
-    """Return the name of the package and of its kernel, as apt on this machine knows them."""
+    """Return the name of the package and of its kernel, from apt on this machine."""
     done = subprocess.run(["apt-cache", "show", "--no-all-versions", META], capture_output=True, text=True, check=False)
     match = IMAGE.search(done.stdout)
     if match is None:
@@ -33,7 +33,7 @@ def newest() -> tuple[str, str]:
 
 
 def package(name: str) -> Path:
-    """Return the package file, downloaded unless it is there already; apt checks its signature chain."""
+    """Return the package file, and download it if it is missing; apt checks its signature chain."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with CACHE.with_suffix(".lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -49,8 +49,8 @@ def package(name: str) -> Path:
             found = sorted(CACHE.glob(f"{name}_*.deb"))
             if done.returncode != 0 or not found:
                 last = done.stderr.strip().splitlines()[-1:]
-                todo = f"run `apt-get update`, then this again; or {by_hand}"
-                raise UserError(f"{' '.join(command)} failed: {last}", todo)
+                hint = f"run `apt-get update`, then this again; or {by_hand}"
+                raise UserError(f"{' '.join(command)} failed: {last}", hint)
     return found[-1]
 
 

@@ -1,6 +1,6 @@
 """Start, watch, reboot and stop a lab host: a UEFI virtual machine on a throw-away overlay of the image.
 
-Start VMs from the main thread: the kernel ends qemu when the thread that started it is gone, whatever way that happens.
+Start VMs from the main thread: the kernel kills qemu when the thread that started it ends, however it ends.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOADER_GUID = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
 @dataclass(frozen=True)
 class Saved:
-    """A machine that stands still: start one of the same size from it, and it goes on where this one was stopped."""
+    """A stopped machine with its memory: one of the same size that starts from it continues where this one stopped."""
 
     stem: Path
     cpus: int
@@ -71,7 +71,7 @@ class DeadHost(UserError):
 
 
 class NoAnswer(UserError):
-    """The guest runs but did not do what it was asked within the time limit."""
+    """The guest runs but did not do its task within the time limit."""
 
 
 @dataclass
@@ -99,7 +99,7 @@ def firmware() -> tuple[Path, Path]:
 
 @functools.cache
 def sockets() -> Path:
-    """Return where ssh keeps its sockets: their names have to be short, and the way to a clone can be long."""
+    """Return the directory of ssh's sockets: their names must be short, and the path of a clone can be long."""
     folder = tempfile.mkdtemp(prefix="kt")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
@@ -174,7 +174,7 @@ class Vm:
             self.power_on("-incoming", f"exec:cat {shlex.quote(str(self._saved.memory))}")
 
     def power_on(self, *options: str) -> None:
-        """Have qemu run, with the disk and the EFI variables as they are."""
+        """Start qemu with the present disk and EFI variables."""
         code, _ = firmware()
         ours, its = socket.socketpair()
         monitor = ["-chardev", f"socket,id=monitor,fd={its.fileno()}", "-mon", "chardev=monitor,mode=control"]
@@ -190,7 +190,7 @@ class Vm:
         self._monitor = Monitor(ours)
 
     def save(self, saved: Saved) -> None:
-        """Stop it for good, in the middle of whatever it does, such that others can go on from there."""
+        """Stop it for good, whatever it is doing, and save its state for others to start from."""
         assert self._monitor is not None
         self._monitor.migrate(f"exec:cat > {shlex.quote(str(saved.memory))}")
         self._monitor.execute("quit")
@@ -206,7 +206,7 @@ class Vm:
         self._qemu = None
 
     def shut_down(self, timeout: float = BOOT_TIMEOUT) -> None:
-        """Have the guest's own systemd end it; disk and EFI variables are whole then."""
+        """Let the guest's own systemd shut it down, which leaves disk and EFI variables consistent."""
         # It may be gone before ssh has noticed that the command is over.
         with contextlib.suppress(DeadHost):
             self.run("systemctl --no-block poweroff", timeout=60, check=False)
@@ -217,7 +217,7 @@ class Vm:
         self._qemu = None
 
     def freeze(self) -> None:
-        """Stop the machine between two instructions: to others it is as if its network were gone."""
+        """Stop the machine between two instructions; for others its network is gone."""
         self._running().send_signal(signal.SIGSTOP)
         self._frozen = True
 
@@ -227,7 +227,7 @@ class Vm:
 
     @property
     def running(self) -> bool:
-        """Say whether it has power and is not frozen; whether it answers is another matter."""
+        """Return whether it has power and is not frozen; it may still not answer."""
         return self._qemu is not None and self._qemu.poll() is None and not self._frozen
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -246,7 +246,7 @@ class Vm:
             raise UserError(f"another command runs a host in {self.directory}", "wait for it to end") from None
 
     def command_line(self, code: Path) -> list[str]:
-        """Return what qemu is called with, which is what a saved machine depends on."""
+        """Return the command line of qemu, which a saved machine depends on."""
         forward = f"user,id=net,restrict=off,hostfwd=tcp:127.0.0.1:{self.port}-:22"
         command = [QEMU, *accelerator(), "-machine", "q35", "-nodefaults", "-display", "none", "-name", self.name]
         # A socket for each node: Linux warns when processors of one socket are on several nodes.
@@ -259,8 +259,8 @@ class Vm:
             command += ["-numa", f"node,nodeid={node},memdev=memory{node},cpus={first}-{last}"]
         command += ["-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={code}"]
         command += ["-drive", f"if=pflash,format=raw,unit=1,file={self.variables}"]
-        # A lab disk is thrown away, so most need not survive a crash of the machine below. One whose power is cut does:
-        # with `unsafe`, what qemu has not written of its own tables is lost, and with it what the guest had flushed.
+        # Most lab disks are thrown away and need not survive a crash of qemu. One whose power is cut must: with
+        # `unsafe`, tables that qemu has not yet written are lost, and with them data that the guest has flushed.
         cache = "writeback" if self.durable else "unsafe"
         command += ["-drive", f"if=none,id=disk,format=qcow2,cache={cache},discard=unmap,file={self.overlay}"]
         command += ["-device", "virtio-blk-pci,drive=disk,bootindex=0"]
@@ -308,20 +308,22 @@ class Vm:
         return self._qemu is not None and self._qemu.poll() == 0
 
     def forgive(self) -> None:
-        """Let watch() start over from here: what the console says so far has been dealt with."""
+        """Make watch() ignore the console output so far."""
         self._seen = len(self.console_text())
 
     def _no_answer(self, what: str, timeout: float) -> NoAnswer:
         text = self.console_text()
         splat = next((line.strip() for line in text.splitlines() if SPLAT.search(line)), None)
         last = text.strip().splitlines()[-1:] or ["nothing"]
-        said = f"first kernel complaint: {splat}" if splat else f"last console line: {last[0].strip()}"
-        return NoAnswer(f"{self.name}: {what} within {timeout:.0f} s ({said})", f"read the console log {self.console}")
+        message = f"first kernel complaint: {splat}" if splat else f"last console line: {last[0].strip()}"
+        return NoAnswer(
+            f"{self.name}: {what} within {timeout:.0f} s ({message})", f"read the console log {self.console}"
+        )
 
     # Talking
 
     def ssh_options(self) -> list[str]:
-        """Return what ssh has to be told besides port and key; this machine's own settings do not count."""
+        """Return the options of ssh besides port and key; the settings of this machine are ignored."""
         options = {
             "StrictHostKeyChecking": "accept-new",
             "UserKnownHostsFile": str(self.directory / "known_hosts"),
@@ -333,9 +335,9 @@ class Vm:
         return ["-F", "none", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
 
     def ssh_command(self, *extra: str) -> list[str]:
-        # Here and not among the options: who connects in another way has to notice by itself that a host is gone.
+        # Not in ssh_options(): callers that connect in another way must notice by themselves that a host is gone.
         way = ["-i", str(image.ssh_key()), "-p", str(self.port), "-o", "ServerAliveInterval=20"]
-        # A connection of its own costs a command more than a second of emulation. This one ends with its host.
+        # A new connection costs each command more than a second of emulation. This one ends with its host.
         shared = ["-o", "ControlMaster=auto", "-o", "ControlPersist=yes", "-o", f"ControlPath={sockets()}/{self.port}"]
         return ["ssh", *self.ssh_options(), *way, *shared, *extra, "root@127.0.0.1"]
 
@@ -347,7 +349,7 @@ class Vm:
         stdin: str = "",
         on_line: Callable[[str], None] | None = None,
     ) -> Result:
-        """Run a shell script in the guest, both outputs as one, each line with the seconds since the start."""
+        """Run a shell script in the guest; return both outputs as one, each line with the seconds since the start."""
         began = time.monotonic()
         child = subprocess.Popen(
             [*self.ssh_command(), script],
@@ -403,9 +405,7 @@ class Vm:
             )
         if done.returncode != 0:
             self.watch()
-            raise UserError(
-                f"{self.name}: {archive.name} cannot be unpacked: {done.stderr.strip()}", "look at its disk"
-            )
+            raise UserError(f"{self.name}: {archive.name} cannot be unpacked: {done.stderr.strip()}", "check its disk")
 
     def loader_variable(self, name: str) -> str:
         """Return a string that systemd-boot left for the running system: four bytes of attributes, then UTF-16."""
@@ -423,7 +423,7 @@ class Vm:
             return False
 
     def _answers(self, not_boot: str) -> bool:
-        """Say whether the guest takes commands in another boot; one that is going down may begin to, and stop."""
+        """Return whether the guest takes commands in another boot; one that shuts down may answer for a moment."""
         try:
             done = self.run("cat /proc/sys/kernel/random/boot_id", timeout=60, check=False)
         except NoAnswer:
@@ -442,7 +442,7 @@ class Vm:
         raise self._no_answer("no ssh", timeout)
 
     def _set_clock(self) -> None:
-        """Linux reads the clock of the machine at boot only, and in a saved machine time stood still."""
+        """Linux reads the machine's clock at boot only, and a saved machine's clock stood still."""
         if self._clock_stood_still:
             self.run(f"date -s @{time.time():.3f} > /dev/null")
             self._clock_stood_still = False

@@ -21,7 +21,7 @@ FOLDER = BUILD / "check"
 
 @dataclass(frozen=True)
 class Suite:
-    """`goals` is what make is told: a target, and its options."""
+    """`goals` are the arguments of make: a target and its options."""
 
     name: str
     goals: tuple[str, ...]

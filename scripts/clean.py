@@ -1,4 +1,4 @@
-"""Delete what was built. The downloaded source and the signing key stay, and so does work that is nowhere else."""
+"""Delete what was built. Keep the downloaded source, the signing key, and commits that are in no patch."""
 
 from __future__ import annotations
 

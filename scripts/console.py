@@ -1,4 +1,4 @@
-"""What every command of this project shares: progress with elapsed time, logged sub-commands, one-line errors."""
+"""Shared by all commands of this project: progress with elapsed time, logged sub-commands, one-line errors."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def run_logged(
     command: Sequence[str],
     log: Path,
     what: str,
-    todo: str,
+    hint: str,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a long command with its output in a log, and show that it is alive.
+    """Run a long command with its output in a log, and print its last line now and then.
 
-    The command gets a process group of its own, so that an interrupt ends all of it and not just its first process.
+    The command gets its own process group, so an interrupt ends all of its processes.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as handle:
@@ -87,11 +87,11 @@ def run_logged(
     if code != 0:
         for line in tail(log, 15):
             print(f"    {line}", file=sys.stderr)
-        raise UserError(f"{what} failed with exit code {code} (log: {log})", todo)
+        raise UserError(f"{what} failed with exit code {code} (log: {log})", hint)
 
 
 def main(command: Callable[[], int | None]) -> None:
-    """Run a command's entry point: an error is one clear line, an interrupt says how to go on."""
+    """Run a command's entry point: an error is one clear line, an interrupt is one line that says how to continue."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         sys.exit(command() or 0)

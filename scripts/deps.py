@@ -36,7 +36,7 @@ def missing_rpms() -> list[str]:
 
 
 def apt_has_lists() -> bool:
-    """Say whether apt knows its archives; building the image asks it for them."""
+    """Return whether apt has its package lists, which the build of the image reads."""
     done = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(FILENAME)"], capture_output=True, text=True, check=True
     )
@@ -49,11 +49,11 @@ def install(missing: list[str], command: list[str], update: list[str] | None) ->
         raise UserError(f"this host lacks: {what}", f"run as root: {' '.join([*command, *missing])}")
     say(f"deps: installing {what}")
     env = {"DEBIAN_FRONTEND": "noninteractive"}
-    todo = "mend the package manager's complaint, then run `make deps` again"
+    hint = "fix what the package manager reports, then run `make deps` again"
     if update:
-        run_logged(update, BUILD / "logs" / "deps-update.log", update[0], todo, env=env)
+        run_logged(update, BUILD / "logs" / "deps-update.log", update[0], hint, env=env)
     if missing:
-        run_logged([*command, *missing], BUILD / "logs" / "deps.log", command[0], todo, env=env)
+        run_logged([*command, *missing], BUILD / "logs" / "deps.log", command[0], hint, env=env)
 
 
 def system() -> None:
@@ -66,11 +66,11 @@ def system() -> None:
         if missing:
             install(missing, ["dnf", "install", "-y"], None)
     else:
-        raise UserError("this host has neither apt nor dnf", f"install by hand what {LISTS} lists")
+        raise UserError("this host has neither apt nor dnf", f"install the packages in {LISTS} by hand")
 
 
 def python_tools() -> None:
-    """Make the virtual environment anew when the pinned list or the interpreter changed."""
+    """Make the virtual environment again if the pinned list or the interpreter changed."""
     wanted = f"{sys.version}\n{REQUIREMENTS.read_text()}"
     stamp = VENV / "requirements"
     if stamp.exists() and stamp.read_text() == wanted:
@@ -87,7 +87,7 @@ def python_tools() -> None:
 def command() -> None:
     system()
     python_tools()
-    say("deps: all there")
+    say("deps: nothing is missing")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The kernel source as this host's distribution has it. Nothing of the system's package manager is touched."""
+"""The kernel source of this host's distribution. The system's package manager keeps its state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 @contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """Give an empty directory that is gone afterwards."""
+    """Yield an empty directory, and delete it afterwards."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
@@ -36,13 +36,13 @@ def scratch(folder: Path) -> Iterator[Path]:
 
 
 def _own(entry: str) -> bool:
-    """Say whether the distribution itself signs a source; others have no kernel, and may be slow or gone."""
+    """Return whether the distribution itself signs a source; others have no kernel, and may be slow or gone."""
     key = re.search(r"signed-by[:=]\s*(\S+)", entry, re.IGNORECASE)
     return key is None or "archive-keyring" in key[1]
 
 
 def source_entries(etc: Path) -> dict[str, str]:
-    """Return the host's apt sources turned from packages to their sources, as file name -> content."""
+    """Return the host's apt sources as sources of source packages, file name -> content."""
     entries = {}
     for path in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*.list"))]:
         if path.exists():
@@ -57,7 +57,7 @@ def source_entries(etc: Path) -> dict[str, str]:
 
 
 class Debian:
-    """The source package of apt, read with a configuration of our own."""
+    """The source package of apt, read with a separate configuration."""
 
     kind = "debian"
 
@@ -77,7 +77,7 @@ class Debian:
         )
 
     def _update(self) -> None:
-        """Fetch the signed index of source packages into a directory of our own."""
+        """Fetch the signed index of source packages into a separate directory."""
         if self.updated:
             return
         parts = self.home / "sources.list.d"
@@ -86,7 +86,7 @@ class Debian:
             folder.mkdir(parents=True, exist_ok=True)
         for name, text in source_entries(self.etc).items():
             (parts / (name if "." in name else f"{name}.list")).write_text(text)
-        # How this host reaches its archives (a proxy, say) is kept; its hooks, which act on the system, are not.
+        # Keep how this host reaches its archives, such as a proxy; drop its hooks, because they act on the system.
         dump = subprocess.run(["apt-config", "dump", "Acquire"], check=True, capture_output=True, text=True).stdout
         own = {
             "Dir::Etc::main": "/dev/null",
@@ -105,7 +105,7 @@ class Debian:
         self.updated = True
 
     def versions(self, series: str) -> list[Source]:
-        """Return what the signed index lists of a stable series, newest first. The files may be gone all the same."""
+        """Return what the signed index lists of a stable series, newest first. Their files may be gone."""
         self._update()
         index = self._run(["apt-cache", "showsrc", "--only-source", "linux"], self.home).stdout
         found = {match[2]: Source("linux", match[2], match[0], self.kind) for match in ORIG.findall(index)}
@@ -113,7 +113,7 @@ class Debian:
         return sorted(listed, key=lambda source: numbers(source.version), reverse=True)
 
     def fetch(self, source: Source) -> bool:
-        """Put the tarball in its place if the archive still has it, whatever its hash; apt has checked its own."""
+        """Download the tarball if the archive still has it. apt checks its own hash; the caller checks ours."""
         self._update()
         index = self._run(["apt-cache", "showsrc", "--only-source", "linux"], self.home).stdout
         packages = [version for version in VERSION.findall(index) if version.rpartition("-")[0] == source.version]
@@ -128,7 +128,7 @@ class Debian:
 
 
 class Rpm:
-    """The source rpm of dnf. Written to dnf's documentation; this has not been run on an RPM distribution yet."""
+    """The source rpm of dnf. Written from dnf's documentation; untested on an RPM distribution."""
 
     kind = "srpm"
 
@@ -137,7 +137,7 @@ class Rpm:
         return shutil.which("dnf") is not None and not Debian.usable()
 
     def _download(self, folder: Path, part: Path | None) -> str | None:
-        """Download the newest source rpm; return its tarball's version, and take the tarball out if asked to."""
+        """Download the newest source rpm; return its tarball's version, and extract the tarball to `part` if given."""
         command = ["dnf", "download", "--source", "--destdir", str(folder), "kernel"]
         if subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode != 0:
             return None

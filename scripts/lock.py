@@ -1,4 +1,4 @@
-"""The pinned sources: SOURCES/sources.lock, and what a fetch really took."""
+"""The pinned sources: SOURCES/sources.lock, and the source that was fetched."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class Source:
 
 
 def read(path: Path | None = None) -> list[Source]:
-    """Return the lines of a lock in their order; they all name one version of one source."""
+    """Return the lines of a lock in order; all of them name one version of one source."""
     lock = path or LOCK
     sources = []
     for number, line in enumerate(lock.read_text().splitlines(), 1):
         if line.strip() and not line.startswith("#"):
             match = LINE.fullmatch(line.strip())
             if not match:
-                raise UserError(f"{lock}:{number} is not 'name version sha256 kind'", "mend the line")
+                raise UserError(f"{lock}:{number} is not 'name version sha256 kind'", "fix the line")
             sources.append(Source(**match.groupdict()))
     if len({(source.name, source.version) for source in sources}) != 1:
-        raise UserError(f"{lock} does not pin exactly one version of one source", "mend it, or `git checkout` it")
+        raise UserError(f"{lock} does not pin exactly one version of one source", "fix it, or `git checkout` it")
     return sources
 
 

@@ -1,7 +1,7 @@
 """Build packages a second time, in another directory, and compare them with those of `make rpms`.
 
-The same sources have to give the same payload, byte for byte; with --kernel, apart from what the key does that signs
-the modules of one build only (scripts/rpm_compare.py).
+The same sources must give the same payload, byte for byte. With --kernel, differences that follow from the key of one
+build, which signs its modules, are left out (scripts/rpm_compare.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from scripts import rpm_compare, rpms
 from scripts.console import BUILD, UserError, main, say
 from scripts.rpm_compare import Comparison
 
-# Neither as long as build/rpmbuild nor as deep, so that no accident of length hides a path in a file.
+# Differs from build/rpmbuild in length and depth: with equal lengths, a path inside a file could go unnoticed.
 ELSEWHERE = BUILD / "rebuild" / "in-another-directory"
 
 

@@ -1,7 +1,7 @@
-"""Say in what two builds of the same packages differ, apart from the key that signs modules.
+"""Find how two builds of the same packages differ, apart from the key that signs modules.
 
-That key is made for one build and thrown away with it. What follows from it is left out here: the signature at the end
-of each module, the certificate inside the kernel, and the build id the linker computes over that.
+That key exists for one build only. The comparison leaves out what depends on it: the signature at the end of each
+module, the certificate inside the kernel, and the build id that the linker computes over the certificate.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scripts.console import UserError
 SIGNED = b"~Module signature appended~\n"
 SIGNATURE_INFO = struct.Struct(">BBBBB3xI")
 UNPACK = {".zst": "zstd", ".xz": "xz", ".gz": "gzip"}
-# Everything a header says about the package but its own digests, which cover the digests of the files.
+# All of a header but its own digests, which cover the digests of the files.
 HEADER = (
     "%{NAME} %{VERSION} %{RELEASE} %{ARCH} %{BUILDTIME} %{BUILDHOST} %{PLATFORM} %{OPTFLAGS} %{PAYLOADCOMPRESSOR}"
     " %{PAYLOADFLAGS}\n[P %{PROVIDENEVRS}\n][R %{REQUIRENEVRS}\n][C %{CONFLICTNEVRS}\n]"
@@ -28,7 +28,7 @@ FILES = "[%{FILENAMES}\t%{FILEDIGESTS}\t%{FILEMODES:octal} %{FILESIZES} %{FILEMT
 
 @dataclass
 class Comparison:
-    """What was found about one package."""
+    """The differences of one package."""
 
     name: str
     same: bool
@@ -45,7 +45,7 @@ def query(package: Path, form: str) -> str:
 
 
 def files(package: Path) -> dict[str, tuple[str, str]]:
-    """Return path -> (digest, all the rest)."""
+    """Return path -> (digest, everything else)."""
     lines = [line.split("\t") for line in query(package, FILES).splitlines()]
     return {line[0]: (line[1], line[2]) for line in lines if len(line) == 3}
 
@@ -84,7 +84,7 @@ def kernel_inside(image: bytes) -> bytearray:
 
 
 def place(elf: bytearray, address: int) -> int:
-    """Return where in an ELF file the content of an address is."""
+    """Return the offset in an ELF file of what is loaded at an address."""
     (table,) = struct.unpack_from("<Q", elf, 0x20)
     size, count = struct.unpack_from("<HH", elf, 0x36)
     for number in range(count):
@@ -107,7 +107,7 @@ def without_key(image: bytes, system_map: str) -> bytes:
 
 
 def essence(path: Path) -> bytes:
-    """Return what a file holds apart from what the key put into it."""
+    """Return the content of a file without what depends on the key."""
     if ".ko" in path.suffixes:
         return without_signature(unpacked(path))
     if path.name == "vmlinuz":
@@ -124,7 +124,7 @@ def compare(one: Path, other: Path) -> Comparison:
     found.different += sorted(mine.keys() ^ theirs.keys())
     both = mine.keys() & theirs.keys()
     suspects = sorted(path for path in both if mine[path][0] != theirs[path][0])
-    # Signatures have not always the same length, so neither have the files.
+    # Signatures vary in length, and so do the files.
     rest = {path: [pair[path][1].split(" ") for pair in (mine, theirs)] for path in both}
     found.different += sorted(path for path, (a, b) in rest.items() if a[0] != b[0] or a[2:] != b[2:])
     if suspects:
@@ -140,7 +140,7 @@ def compare(one: Path, other: Path) -> Comparison:
 
 
 def compare_all(one: Path, other: Path) -> list[Comparison]:
-    """Compare two folders of packages; they have to hold the same ones."""
+    """Compare two folders of packages; they must hold the same ones."""
     names = [{path.name for path in folder.glob("*.rpm")} for folder in (one, other)]
     if names[0] != names[1] or not names[0]:
         raise UserError(f"{one} and {other} do not hold the same packages", "build both from the same spec")

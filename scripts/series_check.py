@@ -62,7 +62,7 @@ class Variant:
         run_logged([*self.make, *goals], log, f"{what} with {self.name}", hint)
 
     def configure(self) -> None:
-        """Make the configuration from its base; stop if Kconfig grants less than the fragment asks for."""
+        """Make the configuration from its base; stop if Kconfig grants less than the fragment sets."""
         self.out.mkdir(parents=True, exist_ok=True)
         config = self.out / ".config"
         if self.defconfig:
@@ -75,7 +75,7 @@ class Variant:
         for option, value in kconfig.parse(self.fragment).items():
             if have.get(option, "n") != value:
                 fragment = FRAGMENTS / f"{self.name}.config"
-                raise UserError(f"{fragment} asks for {option}={value}, Kconfig does not grant it", "fix the fragment")
+                raise UserError(f"{fragment} sets {option}={value}, which Kconfig does not grant", "fix the fragment")
 
     def config(self) -> dict[str, str]:
         return kconfig.parse((self.out / ".config").read_text())

@@ -1,4 +1,4 @@
-"""The key that signs packages and repository: made on first use, without a passphrase, in a keyring of its own."""
+"""The key that signs packages and repository: made on first use, without a passphrase, in a separate keyring."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ def _run(command: Sequence[str], home: Path) -> str:
     if done.returncode != 0:
         reason = (done.stderr or done.stdout).strip().splitlines()[-1:]
         raise UserError(
-            f"{command[0]} failed: {''.join(reason)}", f"look at the keyring in {home}; without it a new key is made"
+            f"{command[0]} failed: {''.join(reason)}",
+            f"check the keyring in {home}; if you delete it, the next build makes a new key",
         )
     return done.stdout
 
 
 @contextmanager
 def keyring(home: Path = HOME) -> Iterator[Path]:
-    """Give the keyring with its key in it; no agent is left behind."""
+    """Yield the keyring with its key in it, and stop the agent afterwards."""
     home.mkdir(parents=True, exist_ok=True)
     home.chmod(0o700)
     try:
@@ -49,7 +50,7 @@ def sign_packages(home: Path, packages: Sequence[Path]) -> None:
 
 
 def sign_file(home: Path, path: Path) -> None:
-    """Put an armoured signature beside a file, as dnf's repo_gpgcheck wants it."""
+    """Put an armoured signature beside a file, for dnf's repo_gpgcheck."""
     _run(["gpg", "--batch", "--yes", "--armor", "--detach-sign", "--local-user", OWNER, str(path)], home)
 
 

@@ -1,4 +1,4 @@
-"""Fetch the pinned kernel source (`fetch`), or pin the newest one that can really be had (`bump`)."""
+"""Fetch the pinned kernel source (`fetch`), or pin the newest one that can be downloaded (`bump`)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TIMEOUT = 20.0
 
 
 def part_of(source: Source) -> Path:
-    """Return the name a download has until it has been checked."""
+    """Return the name of a download until its hash is checked."""
     return source.path.with_suffix(".part")
 
 
 def from_kernel_org(source: Source) -> bool:
-    """Download to the temporary name; a site that does not answer is no error, the next kind may."""
+    """Download to the temporary name; no answer is no error, because another kind may have the file."""
     url = KERNEL_ORG.format(major=source.version.split(".")[0], version=source.version)
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, part_of(source).open("wb") as part:
@@ -38,14 +38,14 @@ def from_kernel_org(source: Source) -> bool:
 
 
 def settle(source: Source) -> None:
-    """Give a download its final name if it is what the lock says, and delete it if it is not."""
+    """Rename a download to its final name if its hash is that of the lock; delete it otherwise."""
     part = part_of(source)
     found = lock.sha256(part)
     if found != source.sha256:
         part.unlink()
         raise UserError(
             f"{source.path.name} from {source.kind} has the wrong hash: expected {source.sha256}, found {found}",
-            "do not use it; run `make sources` again, and if it stays so find out who changed the file",
+            "do not use it; run `make sources` again, and if that does not help find out who changed the file",
         )
     part.replace(source.path)
 
@@ -55,7 +55,7 @@ def have(source: Source) -> bool:
 
 
 def take(source: Source, host: distro.Debian | distro.Rpm) -> bool:
-    """Fetch one source from the one place its kind names; say whether it could be had."""
+    """Fetch one source from the site that its kind names; return whether that worked."""
     if have(source):
         return True
     source.path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def take(source: Source, host: distro.Debian | distro.Rpm) -> bool:
 
 
 def newest(series: str, host: distro.Debian | distro.Rpm) -> Source | None:
-    """Return the newest version of a series that can really be had, and fetch it. An index may list what is gone."""
+    """Fetch the newest available version of a series, and return it. An index may list files that are gone."""
     for source in host.versions(series):
         if take(source, host):
             return source
@@ -92,11 +92,11 @@ def fetch() -> None:
                 remember(source)
                 return
         other = newest(pinned[0].series, host)
-    wanted = f"Linux {pinned[0].version} of SOURCES/sources.lock cannot be had anywhere any more"
+    wanted = f"Linux {pinned[0].version} of SOURCES/sources.lock is no longer available anywhere"
     if other is None:
-        raise UserError(f"{wanted}, and neither can any other {pinned[0].series}.y", "check network and apt sources")
+        raise UserError(f"{wanted}, and neither is any other {pinned[0].series}.y", "check network and apt sources")
     if os.environ.get("CI") != "true":
-        raise UserError(f"{wanted}; the newest that can is {other.version}", "run `make bump` to pin that")
+        raise UserError(f"{wanted}; the newest available is {other.version}", "run `make bump` to pin that")
     say("*" * 100)
     say(f"*** CI: {wanted}; using {other.version} ***")
     say("*" * 100)
@@ -115,16 +115,16 @@ def pin(source: Source) -> None:
 
 def bump() -> None:
     pinned = lock.read()[0]
-    with step(f"look for the newest {pinned.series}.y"):
+    with step(f"find the newest {pinned.series}.y"):
         found = newest(pinned.series, distro.host())
     if found is None:
-        raise UserError(f"no {pinned.series}.y can be had", "check the network and the apt sources")
+        raise UserError(f"no {pinned.series}.y is available", "check the network and the apt sources")
     if distro.numbers(found.version) <= distro.numbers(pinned.version):
-        say(f"bump: {pinned.version} is the newest {pinned.series}.y that can be had, nothing to do")
+        say(f"bump: {pinned.version} is the newest {pinned.series}.y available, nothing to do")
         return
     pin(found)
     remember(found)
-    say(f"bump: Linux {found.version} is pinned; now run `make tree` and mend what does not apply")
+    say(f"bump: Linux {found.version} is pinned; now run `make tree` and fix what does not apply")
 
 
 def command() -> None:

@@ -15,13 +15,13 @@ from tests.kernel.results import Results
 
 @pytest.fixture(scope="session")
 def results() -> Results:
-    """The last gate run if it was about the present packages, else a new one."""
+    """The last gate run if it tested the present packages, else a new one."""
     return gate.latest()
 
 
 @pytest.fixture(scope="module")
 def host(request: pytest.FixtureRequest) -> Iterator[Vm]:
-    """A host that is prepared as the file's RECIPE says; without one, it runs the stock kernel."""
+    """A host from the snapshot that the file's RECIPE names; without one, it runs the stock kernel."""
     recipe: Recipe = getattr(request.module, "RECIPE", snapshots.STOCK)
     with recipe.build().machine(RUN / request.module.__name__.removeprefix("tests.")) as vm:
         vm.wait_ssh()

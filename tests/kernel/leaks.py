@@ -1,4 +1,4 @@
-"""Read kmemleak's report: memory that nothing points at any more, one record each, with who allocated it."""
+"""Read kmemleak's report: memory that nothing points to, one record each, with the callers that allocated it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from scripts.console import UserError
 ALLOWED = Path(__file__).resolve().parent / "leaks-allowed.txt"
 HEAD = re.compile(r"^unreferenced object 0x[0-9a-f]+ \(size \d+\):")
 FRAME = re.compile(r"^\s+(?:\[<[0-9a-f]+>\]\s*)?([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+")
-# How many callers tell where a record comes from; the first ones are the allocator's.
+# So many callers identify a record; the first ones are the allocator's.
 SHOWN = 6
 
 
 def leaks(report: str, exceptions: list[Allowed]) -> list[str]:
-    """Return one line for each place of allocation whose records are not excepted."""
+    """Return one line for each call chain whose records are not excepted."""
     records: list[list[str]] = []
     for line in report.splitlines():
         if HEAD.match(line):

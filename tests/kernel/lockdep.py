@@ -1,8 +1,8 @@
-"""Run stress and migration on a small kernel with lockdep and DEBUG_VM, then what is about cgroup v1.
+"""Run stress and migration on a small kernel with lockdep and DEBUG_VM, then the tests of cgroup v1.
 
 The packaged selftests run on a kernel of the same sources that is booted directly, with its memory controller on cgroup
-v2 and then on v1. A test that does not pass fails the run, and so does a kernel complaint, and lockdep when it has
-switched itself off. Results: build/lockdep/v2 and v1, with console.log.
+v2 and then on v1. The run fails if a test does not pass, if the kernel complains, or if lockdep
+has switched itself off. Results: build/lockdep/v2 and v1, with console.log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def build_kernel() -> Path:
 
 
 def unpack_programs() -> list[Path]:
-    """Take the programs out of the package, so that they are the ones that hosts install."""
+    """Extract the programs from the package, because hosts install these."""
     (package,) = CLOUD.repo.glob("kernel-thp-selftests-*.rpm")
     shutil.rmtree(PROGRAMS, ignore_errors=True)
     PROGRAMS.mkdir(parents=True)

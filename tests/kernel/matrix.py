@@ -1,4 +1,4 @@
-"""Run the selftests about cgroups, swap and nodes on every combination of these.
+"""Run the selftests of cgroups, swap and nodes on every combination of the three.
 
 A host for each number of nodes, both at once. Each boots kernel-thp with cgroup v2 and again with v1, and runs the
 tests with swap on zram and again with swap on a disk. Results: build/matrix/results.json, and each program's output.
@@ -81,8 +81,8 @@ def parse_plan(text: str, origin: str) -> Plan:
         elif words[0] == "skip" and len(head.split()) == 4 and words[2] == "in" and reason.strip():
             plan.skips.append(Skip(words[1], head.split()[3], reason.strip()))
         else:
-            todo = "write `run PROGRAM`, each once, or `skip TEST in COMBINATION: REASON`"
-            raise UserError(f"{origin}:{number}: `{line}` is not understood", todo)
+            hint = "write `run PROGRAM`, each once, or `skip TEST in COMBINATION: REASON`"
+            raise UserError(f"{origin}:{number}: `{line}` is not understood", hint)
     if not plan.programs:
         raise UserError(f"{origin} runs no program", "add `run PROGRAM` lines")
     return plan
@@ -93,7 +93,7 @@ def combinations(nodes: int) -> list[Combination]:
 
 
 class Machine:
-    """One host, that is one number of nodes."""
+    """One host, for one number of nodes."""
 
     def __init__(self, vm: Vm, url: str, plan: Plan, exceptions: list[Allowed]) -> None:
         self.vm = vm
@@ -135,7 +135,7 @@ class Machine:
         entry = f"matrix-{cgroup}.conf"
         self.vm.run(f"bootctl set-oneshot {entry}")
         say(f"{self.vm.name}: {self.host.reboot_into(self.uname, entry)}")
-        # The kernel could do otherwise than it was asked: nothing counts that was not seen.
+        # The kernel may ignore an option, so check the state itself.
         self.expect("CONFIG_THP_SWAP=y", f"grep ^CONFIG_THP_SWAP= /lib/modules/{self.uname}/config")
         there = {"v2": "/sys/fs/cgroup/cgroup.controllers", "v1": "/sys/fs/cgroup/memory/memory.limit_in_bytes"}[cgroup]
         self.expect(there, f"ls {there}")
@@ -194,7 +194,7 @@ def command() -> int:
     disk = image.build()
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / "results.json").unlink(missing_ok=True)
-    # Hosts are stopped before the pool waits for its threads: that ends what they wait for.
+    # Hosts are stopped before the pool waits for its threads, which ends whatever the threads wait for.
     with ThreadPoolExecutor(len(NODES)) as pool, ExitStack() as stack:
         url = stack.enter_context(repo.served())
         machines = []

@@ -1,4 +1,4 @@
-"""What a gate run found, and its forms: results.json, JUnit, and the table a human reads."""
+"""The results of a gate run, written as results.json, JUnit and a table."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_a_kernel_that_panics_is_noticed_and_leads_back_to_the_default(host: Vm)
 
 
 def test_the_id_that_bootctl_lists_does_not_reach_an_entry_with_tries(host: Vm) -> None:
-    """Why the gate asks for an entry by its file name."""
+    """This is why the gate selects an entry by its file name."""
     make_entry(host, "+3")
     host.run(f"bootctl set-oneshot lab-{VERSION}.conf")
     host.reboot()

@@ -1,4 +1,4 @@
-"""The lab on real VMs: what goes wrong is noticed at once, said in one line, and leaves nothing behind."""
+"""The lab on real VMs: faults are noticed at once, reported in one line, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scripts.console import ROOT, UserError
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("test_lab")]
 
-# Starts a host, says so, and waits for an answer that cannot come so soon.
+# Starts a host, prints that, and waits for an answer that cannot come so soon.
 HOLDER = """
 import sys
 from pathlib import Path
@@ -48,7 +48,7 @@ def qemu_processes(name: str) -> list[int]:
 
 
 def wait_for_qemu(name: str) -> list[int]:
-    """The command that is started first becomes qemu only a moment later."""
+    """Wait for qemu: the command that is started becomes qemu only a moment later."""
     deadline = time.monotonic() + 10
     while not (found := qemu_processes(name)):
         assert time.monotonic() < deadline

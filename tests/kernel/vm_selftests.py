@@ -1,7 +1,7 @@
 """Run the base kernel's own vm selftests on the stock kernel and on kernel-thp, in one host; none may be worse on ours.
 
-Results: build/vm-selftests/stock.json and thp.json, with the output of each program beside them. What fails on the
-stock kernel too, for want of memory or time in a virtual host, says nothing about the series.
+Results: build/vm-selftests/stock.json and thp.json, with the output of each program beside them. A test that
+fails on the stock kernel too, because a virtual host lacks memory or time, says nothing about the series.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ OUT = BUILD / "vm-selftests"
 LINE = re.compile(r"^(\d+)(\*?) +(\S.*)$")
 TAP = re.compile(r"^\s*(not )?ok \d+\s+(?:- )?(.*?)\s*(# *SKIP.*)?$", re.IGNORECASE)
 GUEST = "/root/vm-selftests"
-# khugepaged has a form of its own: a title, and steps below it, each with a word in green or in red.
+# khugepaged has its own format: a title, and steps below it, each with a word in green or in red.
 TITLE = re.compile(r"^Run test: (.*?)\s*$")
 RED = "\033[31m"
 SKIPPED, TIMED_OUT, SIGNALS = 4, 124, 128
-# Some of them wait for the kernel a few seconds and no longer, which a busy machine can take away. What did not pass is
-# tried again, on either kernel.
+# Some programs wait for the kernel for a few seconds only, too short on a busy machine. Both kernels get several tries.
 TRIES = 3
 # From worst to best.
 RANK = ("fail", "skip", "pass")
@@ -68,11 +67,11 @@ def parse_list(text: str, origin: str) -> list[Program]:
             continue
         match = LINE.match(line)
         if match is None:
-            raise UserError(f"{origin}:{number}: not `SECONDS COMMAND`", "mend the line")
+            raise UserError(f"{origin}:{number}: not `SECONDS COMMAND`", "fix the line")
         programs.append(Program(match.group(3).strip(), int(match.group(1)), bool(match.group(2))))
     twice = [command for command, count in Counter(program.command for program in programs).items() if count > 1]
     if twice or not programs:
-        raise UserError(f"{origin}: {f'`{twice[0]}` is there twice' if twice else 'no program'}", "mend the list")
+        raise UserError(f"{origin}: {f'`{twice[0]}` is there twice' if twice else 'no program'}", "fix the list")
     return programs
 
 
@@ -81,16 +80,16 @@ def build(programs: list[Program]) -> Path:
     tree = BUILD / "tree" / lock.used().series
     objects, log = OUT / "objects", BUILD / "logs" / "vm-selftests.log"
     objects.mkdir(parents=True, exist_ok=True)
-    # What this make was told is nothing to the kernel's.
+    # The flags of this make are not meant for the kernel's.
     env = {key: "" for key in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL") if key in os.environ}
-    todo = "read the log; static libraries of libnuma and libcap are needed (`make deps`)"
+    hint = "read the log; static libraries of libnuma and libcap are needed (`make deps`)"
     jobs = f"-j{os.cpu_count() or 1}"
     headers = ["make", "-s", jobs, "-C", str(tree), f"O={OUT / 'headers'}", "headers"]
-    run_logged(headers, log, "kernel headers", todo, env=env)
+    run_logged(headers, log, "kernel headers", hint, env=env)
     binaries = sorted({program.binary for program in programs})
     command = ["make", jobs, "-C", str(tree / "tools" / "testing" / "selftests" / "vm"), f"OUTPUT={objects}"]
     command += ["CC=gcc -static", f"KHDR_INCLUDES=-isystem {OUT / 'headers' / 'usr' / 'include'}"]
-    run_logged([*command, *(str(objects / name) for name in binaries)], log, "vm selftests", todo, env=env)
+    run_logged([*command, *(str(objects / name) for name in binaries)], log, "vm selftests", hint, env=env)
     archive = OUT / "programs.tar"
     with tarfile.open(archive, "w") as tar:
         for name in binaries:
@@ -98,7 +97,7 @@ def build(programs: list[Program]) -> Path:
     return archive
 
 
-def judge(program: Program, code: int) -> tuple[str, str]:
+def evaluate(program: Program, code: int) -> tuple[str, str]:
     if code == 0 or (code == TIMED_OUT and program.endless):
         return "pass", ""
     if code == SKIPPED:
@@ -109,7 +108,7 @@ def judge(program: Program, code: int) -> tuple[str, str]:
 
 
 def subtests(lines: list[str]) -> dict[str, str]:
-    """Return the verdicts of a program that has tests of its own: TAP, or khugepaged's form."""
+    """Return the verdicts of the tests in a program: TAP, or khugepaged's format."""
     found: dict[str, str] = {}
     title = ""
     for line in lines:
@@ -121,7 +120,7 @@ def subtests(lines: list[str]) -> dict[str, str]:
         elif match := TAP.match(line):
             verdict = "fail" if match.group(1) else "skip" if match.group(3) else "pass"
             name = match.group(2)
-            # Some say the same name more than once.
+            # Some programs use a name more than once.
             repeated = sum(known == name or known.startswith(f"{name} #") for known in found)
             found[f"{name} #{repeated + 1}" if repeated else name] = verdict
     return found
@@ -133,7 +132,7 @@ def run_one(vm: Vm, program: Program, log: Path) -> Outcome:
     done = vm.run(command, timeout=program.seconds + 60.0, check=False)
     lines = [line.text for line in done.lines]
     log.write_text("\n".join([*lines, ""]))
-    verdict, detail = judge(program, done.code)
+    verdict, detail = evaluate(program, done.code)
     return Outcome(program.command, verdict, detail, time.monotonic() - began, subtests(lines))
 
 
@@ -162,7 +161,7 @@ def write(kernel: str, uname: str, outcomes: list[Outcome]) -> None:
 
 
 def worse(stock: list[Outcome], thp: list[Outcome]) -> list[str]:
-    """Return what did not go as well as on the stock kernel, by program and by test."""
+    """Return what is worse than on the stock kernel, by program and by test."""
     found = []
     for before, after in zip(stock, thp):
         if RANK.index(after.verdict) < RANK.index(before.verdict):
@@ -175,7 +174,7 @@ def worse(stock: list[Outcome], thp: list[Outcome]) -> list[str]:
 
 
 def prepare(vm: Vm, archive: Path) -> None:
-    """The same state on both kernels: swap on a disk, and what a kernel starts with."""
+    """Bring both kernels into the same state: swap on a disk, and their defaults."""
     vm.unpack(archive, GUEST)
     vm.run(f"mkswap -q {SWAP} && swapon {SWAP}")
 

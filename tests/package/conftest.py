@@ -1,4 +1,4 @@
-"""The built repository of FLAVOUR (cloud unless set), and queries that leave the host's own rpm database alone."""
+"""The built repository of FLAVOUR (cloud unless set), and queries that do not touch the host's rpm database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RELEASE = "1"
 UNAME = f"{VERSION}-{RELEASE}.x86_64{FLAVOUR.suffix}"
 MODULES = f"/lib/modules/{UNAME}"
 META, CORE, REST, DEVEL = (f"{FLAVOUR.package}{part}" for part in ("", "-core", "-modules", "-devel"))
-# Nothing is built for the debug kernel but what comes with it.
+# No modules are built for the debug kernel later, so it has no -devel.
 KERNEL = (META, CORE, REST) if FLAVOUR.debug else (META, CORE, REST, DEVEL)
 
 
@@ -32,13 +32,13 @@ class Packages:
 
     paths: dict[str, Path]
 
-    def ask(self, name: str, *question: str) -> str:
-        done = run("rpm", "-qp", "--nosignature", *question, str(self.paths[name]))
+    def query(self, name: str, *options: str) -> str:
+        done = run("rpm", "-qp", "--nosignature", *options, str(self.paths[name]))
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def lines(self, name: str, *question: str) -> set[str]:
-        return set(self.ask(name, *question).splitlines())
+    def lines(self, name: str, *options: str) -> set[str]:
+        return set(self.query(name, *options).splitlines())
 
 
 def find(repo: Path) -> Packages:

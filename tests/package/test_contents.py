@@ -37,8 +37,8 @@ def test_exactly_the_promised_packages(packages: Packages) -> None:
         assert packages.paths[name].name == f"{name}-{NEVRA}.x86_64.rpm"
 
 
-def test_meta_package_has_no_file_and_asks_for_both_halves(packages: Packages) -> None:
-    assert packages.ask(META, "--list").strip() in ("", "(contains no files)")
+def test_meta_package_has_no_file_and_requires_both_halves(packages: Packages) -> None:
+    assert packages.query(META, "--list").strip() in ("", "(contains no files)")
     needed = packages.lines(META, "--requires")
     assert {f"{CORE} = {NEVRA}", f"{REST} = {NEVRA}"} <= needed
 
@@ -107,7 +107,7 @@ def test_kernel_and_modules_have_btf(unpacked: Path) -> None:
 
 
 def test_scriptlets_use_kernel_install(packages: Packages) -> None:
-    core = packages.ask(CORE, "--scripts")
+    core = packages.query(CORE, "--scripts")
     posttrans, preun = (
         re.search(rf"^{part} scriptlet.*?:\n(.*?)(?=^\w+ scriptlet|\Z)", core, re.MULTILINE | re.DOTALL)
         for part in ("posttrans", "preuninstall")
@@ -121,7 +121,7 @@ def test_scriptlets_use_kernel_install(packages: Packages) -> None:
 @pytest.mark.parametrize("name", KERNEL)
 def test_scriptlets_are_valid_shell(packages: Packages, name: str) -> None:
     for tag in ("POSTIN", "PREUN", "POSTUN", "POSTTRANS"):
-        script = packages.ask(name, "--queryformat", f"%|{tag}?{{%{{{tag}}}}}:{{}}|")
+        script = packages.query(name, "--queryformat", f"%|{tag}?{{%{{{tag}}}}}:{{}}|")
         subprocess.run(["sh", "-n"], input=script, text=True, check=True)
 
 
@@ -141,10 +141,10 @@ def test_series_names_the_patches_in_their_order(unpacked: Path) -> None:
 
 def test_modules_are_signed_and_belong_to_this_kernel(unpacked: Path) -> None:
     module = next((unpacked / MODULES[1:]).rglob("zram.ko*"))
-    said = run("modinfo", "-b", str(unpacked), "-k", UNAME, str(module)).stdout
-    assert f"vermagic:       {UNAME} " in said
-    assert "sig_key:" in said
-    assert "sig_hashalgo:   sha256" in said
+    output = run("modinfo", "-b", str(unpacked), "-k", UNAME, str(module)).stdout
+    assert f"vermagic:       {UNAME} " in output
+    assert "sig_key:" in output
+    assert "sig_hashalgo:   sha256" in output
 
 
 @pytest.mark.skipif(FLAVOUR != SERVER, reason="only the server flavour has symbol versions")

@@ -1,4 +1,4 @@
-"""rpmlint has nothing to say but what SPECS/rpmlint-allowed.txt expects, with a reason, and all of that."""
+"""rpmlint reports exactly what SPECS/rpmlint-allowed.txt expects, with a reason for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages and repository are signed with one key; what was changed on the way is refused."""
+"""Packages and repository are signed with one key; a changed package or index is refused."""
 
 from __future__ import annotations
 

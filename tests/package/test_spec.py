@@ -1,4 +1,4 @@
-"""The spec stands with and without a distribution's macros, and builds one half at a time."""
+"""The spec works with and without a distribution's macros, and builds one half at a time."""
 
 from __future__ import annotations
 

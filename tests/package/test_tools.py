@@ -45,7 +45,7 @@ def test_every_module_is_there(packages: Packages) -> None:
     assert any(name.endswith("/sos/report/plugins/thp.py") for name in files)
 
 
-def test_python_of_the_oldest_host_is_asked_for(packages: Packages) -> None:
+def test_python_of_the_oldest_host_is_required(packages: Packages) -> None:
     assert "python3 >= 3.9" in packages.lines("thp-tools", "--requires")
 
 

@@ -1,4 +1,4 @@
-"""The packages of the tuned profiles: where they install to, what they ask for, what they leave to the operator."""
+"""The packages of the tuned profiles: where they install to, what they require, what they leave to the operator."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def test_exactly_the_promised_files(packages: Packages) -> None:
 
 
 def test_only_the_program_can_be_run(packages: Packages) -> None:
-    listed = packages.ask(NAME, "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\\n]").splitlines()
+    listed = packages.query(NAME, "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\\n]").splitlines()
     files = dict(reversed(line.split()) for line in listed if line.startswith("-"))
     assert {name for name, mode in files.items() if "x" in mode} == {f"{OLD}/thp-shrinker/thp_profile.py"}
     assert set(files.values()) == {"-rw-r--r--", "-rwxr-xr-x"}
 
 
 def test_an_update_keeps_the_operators_values(packages: Packages) -> None:
-    assert packages.ask(NAME, "--configfiles").split() == [VARIABLES]
+    assert packages.query(NAME, "--configfiles").split() == [VARIABLES]
     flags = packages.lines(NAME, "--queryformat", "[%{FILENAMES} %{FILEFLAGS:fflags}\\n]")
     assert f"{VARIABLES} cn" in flags  # config, noreplace
 
 
 def test_installing_the_profiles_changes_nothing_on_a_host(packages: Packages) -> None:
-    assert packages.ask(NAME, "--scripts").strip() == ""
+    assert packages.query(NAME, "--scripts").strip() == ""
     assert not any("recommend" in name for name in packages.lines(NAME, "--list"))
 
 
@@ -68,7 +68,7 @@ def test_recommendation_is_a_package_of_its_own(packages: Packages) -> None:
     files = packages.lines(f"{NAME}-recommend", "--list")
     assert files == {"/usr/lib/tuned/recommend.d/40-thp-shrinker.conf"}
     assert f"{NAME} = 1.0" in packages.lines(f"{NAME}-recommend", "--requires")
-    assert packages.ask(f"{NAME}-recommend", "--scripts").strip() == ""
+    assert packages.query(f"{NAME}-recommend", "--scripts").strip() == ""
 
 
 def test_program_needs_no_package_but_python(packages: Packages) -> None:

@@ -1,4 +1,4 @@
-"""Sources come from where the lock says, with the hash it says; what cannot be had is told in one line."""
+"""Sources come from where the lock says, with the hash it says; what is not available is one line of error."""
 
 from __future__ import annotations
 
@@ -99,10 +99,10 @@ def test_wrong_hash_names_both_and_leaves_nothing(debian: distro.Debian, monkeyp
     assert list(source.path.parent.iterdir()) == []
 
 
-def test_gone_version_names_the_newest_to_be_had(debian: distro.Debian, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gone_version_names_the_newest_available(debian: distro.Debian, monkeypatch: pytest.MonkeyPatch) -> None:
     use(debian, monkeypatch)
     pinned("6.1.11", SHA["6.1.11"])
-    with pytest.raises(UserError, match=r"6\.1\.11 .* the newest that can is 6\.1\.10; run `make bump`"):
+    with pytest.raises(UserError, match=r"6\.1\.11 .* the newest available is 6\.1\.10; run `make bump`"):
         sources.fetch()
     assert not lock.USED.exists()
 
@@ -118,7 +118,7 @@ def test_ci_takes_the_newest_loudly(
     assert "*** CI" in capsys.readouterr().out
 
 
-def test_bump_pins_the_newest_to_be_had(debian: distro.Debian, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bump_pins_the_newest_available(debian: distro.Debian, monkeypatch: pytest.MonkeyPatch) -> None:
     use(debian, monkeypatch)
     pinned("6.1.9", SHA["6.1.9"])
     sources.SPEC.write_text("%{!?base:%global base 6.1.9}\n%changelog\n")

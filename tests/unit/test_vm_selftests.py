@@ -6,7 +6,7 @@ import pytest
 
 from scripts.console import UserError
 from tests.kernel import vm_selftests
-from tests.kernel.vm_selftests import Outcome, Program, judge, parse_list, subtests, worse
+from tests.kernel.vm_selftests import Outcome, Program, evaluate, parse_list, subtests, worse
 
 PROGRAM = Program("transhuge-stress 256", 30, endless=False)
 ENDLESS = Program("transhuge-stress 256", 30, endless=True)
@@ -26,7 +26,7 @@ ENDLESS = Program("transhuge-stress 256", 30, endless=True)
     ],
 )
 def test_exit_codes(program: Program, code: int, verdict: tuple[str, str]) -> None:
-    assert judge(program, code) == verdict
+    assert evaluate(program, code) == verdict
 
 
 def test_tests_of_a_program_are_read() -> None:
