@@ -1,4 +1,4 @@
-"""thp-tools: what it holds, and that the installed program runs from where the package puts it."""
+"""thp-tools: its files, and that the installed program runs from its directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def root(packages: Packages, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_program_runs_and_says_what_its_schema_promises(root: Path) -> None:
+def test_program_runs_and_prints_what_its_schema_specifies(root: Path) -> None:
     done = run(str(root / "usr" / "bin" / "thp-validate"), "--json")
     assert done.returncode in (0, 1, 2), done.stderr
     schema = json.loads((root / "usr" / "share" / "thp-tools" / "thp-validate.schema.json").read_text())
@@ -49,7 +49,7 @@ def test_python_of_the_oldest_host_is_required(packages: Packages) -> None:
     assert "python3 >= 3.9" in packages.lines("thp-tools", "--requires")
 
 
-def test_plugin_goes_where_the_distribution_has_its_python() -> None:
+def test_plugin_goes_to_the_python_of_the_distribution() -> None:
     done = run("rpmspec", "-P", f"--define=python3_sitelib {SITELIB}", str(rpms.TOOLS_SPEC))
     assert done.returncode == 0, done.stderr
     assert f"{SITELIB}/sos/report/plugins/thp.py" in done.stdout

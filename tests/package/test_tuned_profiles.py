@@ -31,7 +31,7 @@ def parse(*defines: str) -> str:
         ("tuned_profiles_dir /opt/profiles", "/opt/profiles", "tuned"),
     ],
 )
-def test_profiles_are_where_the_distributions_tuned_looks(distribution: str, folder: str, tuned: str) -> None:
+def test_profiles_are_where_tuned_of_the_distribution_reads_them(distribution: str, folder: str, tuned: str) -> None:
     lines = [" ".join(line.split()) for line in parse(distribution).splitlines()]
     assert f"{folder}/thp-shrinker" in lines
     assert f"Requires: {tuned}" in lines

@@ -1,8 +1,7 @@
-"""Hold huge pages of known content until told to end: `sparse.py COUNT LIVE[,LIVE...] [fork] [lock]`.
+"""Hold huge pages of known content until stdin ends: `sparse.py COUNT LIVE[,LIVE...] [fork] [lock]`.
 
-Each of COUNT huge pages gets as many live 4K pages as LIVE says, in turn; all others are zero-filled. Prints `ready N`,
-N being how many of them really are huge pages, and ends with its standard input. A script of its own, so that it can
-be copied to a host.
+The COUNT huge pages contain LIVE 4K pages of data each, by turns; all other pages are zero-filled. Prints `ready N`
+when done, where N is the number of actual huge pages. A separate script because the tests copy it to hosts.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def main(count: int, live: list[int], words: list[str]) -> None:
     first = -address % HUGE
     for number in range(count):
         for page in range(live[number % len(live)]):
-            # Not always the same byte of a page: a page is in use whichever byte of it is.
+            # The byte differs between pages: any byte that is not zero makes its page one in use.
             area[first + number * HUGE + page * PAGE + page * 37 % PAGE] = 1
     if "lock" in words:
         ctypes.CDLL(None, use_errno=True).mlock(ctypes.c_void_p(address + first), ctypes.c_size_t(count * HUGE))

@@ -72,10 +72,10 @@ def program() -> ModuleType:
 @pytest.fixture
 def kernel(program: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     found = Kernel(program, tmp_path)
-    places = {"THP": found.thp, "OPERATOR": found.operator, "CMDLINE": found.cmdline, "BOOT": found.boot}
-    places |= {"MODULES": tmp_path / "modules", "ORIGINALS": tmp_path / "run" / "originals.json"}
-    for name, place in places.items():
-        monkeypatch.setattr(program, name, place)
+    paths = {"THP": found.thp, "OPERATOR": found.operator, "CMDLINE": found.cmdline, "BOOT": found.boot}
+    paths |= {"MODULES": tmp_path / "modules", "ORIGINALS": tmp_path / "run" / "originals.json"}
+    for name, path in paths.items():
+        monkeypatch.setattr(program, name, path)
     monkeypatch.setattr(program, "ACTIVE", ())
     return found
 

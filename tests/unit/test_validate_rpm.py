@@ -22,10 +22,10 @@ BuildArch: noarch
 %description
 Toy.
 %install
-mkdir -p %{buildroot}%{place}
-for name in kept changed removed; do echo "$name" > %{buildroot}%{place}/$name; done
+mkdir -p %{buildroot}%{payload}
+for name in kept changed removed; do echo "$name" > %{buildroot}%{payload}/$name; done
 %files
-%{place}
+%{payload}
 """
 
 
@@ -34,7 +34,7 @@ def rpm(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """Build, sign and install the toy, and return a function that runs rpm on its database."""
     folder = tmp_path_factory.mktemp("toy")
     (folder / "toy.spec").write_text(SPEC)
-    defines = [f"--define=_topdir {folder}/rpmbuild", f"--define=place {folder}/place"]
+    defines = [f"--define=_topdir {folder}/rpmbuild", f"--define=payload {folder}/payload"]
     subprocess.run(["rpmbuild", "-bb", "--quiet", *defines, str(folder / "toy.spec")], check=True, capture_output=True)
     (package,) = (folder / "rpmbuild" / "RPMS").rglob("*.rpm")
     with signing.keyring(folder / "gnupg") as home:
@@ -45,15 +45,15 @@ def rpm(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     # Debian's rpm requires this option to install beside dpkg; other builds do not have it.
     debian = ["--force-debian"] if Path("/etc/debian_version").exists() else []
     subprocess.run(["rpm", *database, *debian, "-i", "--nodeps", str(package)], check=True, capture_output=True)
-    place = folder / "place"
-    assert sorted(path.name for path in place.iterdir()) == ["changed", "kept", "removed"]
+    payload = folder / "payload"
+    assert sorted(path.name for path in payload.iterdir()) == ["changed", "kept", "removed"]
 
     def run(*options: str) -> str:
         return subprocess.run(["rpm", *database, *options], capture_output=True, text=True, check=False).stdout
 
     assert kernel.changes(run("-V", "--nodeps", "--noscripts", "toy")) == ([], [], [])
-    (place / "changed").write_text("otherwise\n")
-    (place / "removed").unlink()
+    (payload / "changed").write_text("otherwise\n")
+    (payload / "removed").unlink()
     return run
 
 

@@ -69,7 +69,7 @@ def _package(facts: Facts) -> Check:
     if facts.host.container:
         return _host_only(name, "the kernel's package", facts.host.container)
     if "rpm" in facts.unseen:
-        return Check(name, UNSEEN, f"rpm could not run: {facts.unseen['rpm']}", "run this where rpm is installed")
+        return Check(name, UNSEEN, f"rpm failed: {facts.unseen['rpm']}", "run this where rpm is installed")
     what = f"no package owns /lib/modules/{kernel.uname}/vmlinuz"
     hint = f"install {kernels.PACKAGES[kernel.flavour]} from its repository, not by hand, and boot it"
     return Check(name, UNSUPPORTED, what, hint)

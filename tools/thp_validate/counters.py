@@ -63,4 +63,4 @@ def meaning(change: dict[str, int], thp: Thp) -> str:
         return "nothing was split; this kernel does not report whether memory was short (no /proc/pressure)"
     if change[PRESSURE]:
         return "memory was short, but no underused huge page was found"
-    return "memory was not short, so the kernel had no reason to reclaim any"
+    return "memory was not short, so the kernel had nothing to reclaim"

@@ -24,7 +24,7 @@ FLAGS = (
     Flag(3, "R", "a module was removed by force", UNSUPPORTED),
     Flag(4, "M", "the processor reported a machine check", UNSUPPORTED),
     Flag(5, "B", "a page was found in a bad state", UNSUPPORTED),
-    Flag(6, "U", "a program asked for the taint", DEGRADED),
+    Flag(6, "U", "a program requested the taint", DEGRADED),
     Flag(7, "D", "the kernel died recently: an oops or BUG", UNSUPPORTED),
     Flag(8, "A", "an ACPI table was overridden", DEGRADED),
     Flag(9, "W", "the kernel issued a warning", DEGRADED),
