@@ -36,7 +36,7 @@ tree: sources ## git tree with one commit per patch, in build/tree/
 refresh: ## write the patches back from the commits of that tree
 	@$(PYTHON) -m scripts.series refresh
 
-config: tree ## make the complete configurations anew from the fragments in SOURCES/config/
+config: tree ## write the complete configurations from the fragments in SOURCES/config/
 	@$(PYTHON) -m scripts.config
 
 base-config: tree ## try BASE_CONFIG=FILE, a distribution's configuration, as the base of the package

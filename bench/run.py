@@ -72,19 +72,19 @@ def workers() -> int:
     return max(1, min(os.cpu_count() or 1, memory_mib // 2 // max(case.memory_mib for case in CASES)))
 
 
-def total(todo: Sequence[Job]) -> float:
-    return sum(seconds(job) / (workers() if job.case.machine == COUNT else 1) for job in todo)
+def total(pending: Sequence[Job]) -> float:
+    return sum(seconds(job) / (workers() if job.case.machine == COUNT else 1) for job in pending)
 
 
-def plan(todo: Sequence[Job]) -> str:
+def plan(pending: Sequence[Job]) -> str:
     """Return a table of what would run, and for how long, if nothing had been measured yet."""
     lines = [f"{'case':24} {'machine':8} {'boots':>6} {'each':>7} {'all':>9}"]
-    for case in dict.fromkeys(job.case for job in todo):
-        own = [job for job in todo if job.case is case]
+    for case in dict.fromkeys(job.case for job in pending):
+        own = [job for job in pending if job.case is case]
         boots = sum(len(job.kernels) for job in own)
         each = sum(map(seconds, own)) / boots
         lines.append(f"{case.name:24} {case.machine:8} {boots:6} {each:5.0f} s {total(own) / 60:5.1f} min")
-    lines.append(f"{'':24} {'':8} {'':6} {'':7} {total(todo) / 60:5.1f} min, kernels and disks built before")
+    lines.append(f"{'':24} {'':8} {'':6} {'':7} {total(pending) / 60:5.1f} min, kernels and disks built before")
     return "\n".join(lines)
 
 
@@ -113,14 +113,14 @@ class Bench:
         boots = self.valid(job)
         return bool(boots) and all(boot.whole for boot in boots.values())
 
-    def prepare(self, todo: Sequence[Job]) -> None:
+    def prepare(self, pending: Sequence[Job]) -> None:
         """Build everything the jobs need; nothing is built while measuring."""
-        if any(job.case.disk == ROOT for job in todo):
+        if any(job.case.disk == ROOT for job in pending):
             root.build()
-        for job in todo:
+        for job in pending:
             self.guest(job.case)
         # Both forms of a kernel in a row: they share nearly all objects, two kernels hardly any.
-        for name, thp_swap in sorted({(name, job.case.thp_swap) for job in todo for name in job.kernels}):
+        for name, thp_swap in sorted({(name, job.case.thp_swap) for job in pending for name in job.kernels}):
             kernels.build(name, thp_swap)
 
     def measure(self, job: Job) -> None:
@@ -136,9 +136,9 @@ class Bench:
                 if verdict not in ("pass", "skip"):
                     say(f"  {test} on {name}: {verdict}: {reason}")
 
-    def run(self, todo: Sequence[Job]) -> None:
-        self.prepare(todo)
-        counted = [job for job in todo if job.case.machine == COUNT]
+    def run(self, pending: Sequence[Job]) -> None:
+        self.prepare(pending)
+        counted = [job for job in pending if job.case.machine == COUNT]
         with ThreadPoolExecutor(workers()) as pool:
             try:
                 for _ in pool.map(self.measure, counted):
@@ -147,7 +147,7 @@ class Bench:
                 self.stopped = True
                 pool.shutdown(cancel_futures=True)
                 raise
-        for job in todo:
+        for job in pending:
             if job not in counted:
                 self.measure(job)
 
@@ -185,13 +185,13 @@ def command() -> None:
     given = arguments()
     selected = selection(given)
     # --only measures its cases in full, also with --quick.
-    todo = jobs(selected, given.quick and not given.only, given.rounds)
+    pending = jobs(selected, given.quick and not given.only, given.rounds)
     if given.plan:
-        print(plan(todo))
+        print(plan(pending))
         return
     bench = Bench()
-    left = [job for job in todo if given.force or not bench.measured(job)]
-    say(f"bench: {len(todo) - len(left)} of {len(todo)} jobs are done, {total(left) / 60:.0f} minutes left")
+    left = [job for job in pending if given.force or not bench.measured(job)]
+    say(f"bench: {len(pending) - len(left)} of {len(pending)} jobs are done, {total(left) / 60:.0f} minutes left")
     bench.run(left)
     gather: Callable[[Case], list[Boots]] = bench.rounds
     print(plain_text.terminal(report.gathered(selected, gather)))
@@ -201,7 +201,7 @@ def command() -> None:
     elif ":" not in given.only:
         report.write(CASES, gather)
         say(f"bench: {report.PAGE}")
-    failed = [job.case.name for job in todo if not bench.measured(job)]
+    failed = [job.case.name for job in pending if not bench.measured(job)]
     if failed:
         raise UserError(f"some tests were not measured: {', '.join(sorted(set(failed)))}", "their reasons are above")
 

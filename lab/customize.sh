@@ -34,7 +34,7 @@ kernels=("$root"/boot/vmlinuz-*)
 version=${kernels[0]##*/vmlinuz-}
 chroot "$root" kernel-install --verbose add "$version" "/boot/vmlinuz-$version"
 cp -r "$esp/." "$LAB_ESP"
-# The stock kernel is known to be good. One that comes later has to prove it: its entry starts with three tries.
+# The stock kernel is known to be good. The entry of a later one starts with three tries.
 echo 3 > "$root/etc/kernel/tries"
 umount "$esp"
 

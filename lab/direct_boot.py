@@ -106,19 +106,19 @@ def why_dead(console: Path) -> str | None:
 def run(
     image: Path,
     base: Path,
-    todo: Mapping[str, Sequence[str]],
+    plan: Mapping[str, Sequence[str]],
     folder: Path,
     limit: float,
     machine: Machine = TWO_NODES,
 ) -> Path:
-    """Boot the image, run the programs of `todo` with their tests, and return the console's log."""
-    work = folder / "todo"
+    """Boot the image, run the programs of `plan` with their tests, and return the console's log."""
+    work = folder / "plan"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    (work / "todo").write_text("".join(f"{name} {' '.join(tests)}\n" for name, tests in todo.items()))
-    archive(work, folder / "todo.gz")
+    (work / "plan").write_text("".join(f"{name} {' '.join(tests)}\n" for name, tests in plan.items()))
+    archive(work, folder / "plan.gz")
     initrd, console = folder / "initrd.gz", folder / CONSOLE
-    initrd.write_bytes(base.read_bytes() + (folder / "todo.gz").read_bytes())
+    initrd.write_bytes(base.read_bytes() + (folder / "plan.gz").read_bytes())
     command = ["setpriv", "--pdeathsig", "KILL", *machine.command(), "-kernel", str(image), "-initrd", str(initrd)]
     end = time.monotonic() + BOOT_LIMIT + limit
     with console.open("wb") as log:

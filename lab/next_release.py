@@ -64,7 +64,7 @@ def build(folder: Path, repo: Path) -> None:
     spec.write_text(repacking_spec(files))
     command = ["rpmbuild", "-bb", "--nodeps", "--without=selftests", f"--define=_topdir {folder}"]
     command += [f"--define=base {lock.used().version}", f"--define=spin {RELEASE}", str(spec)]
-    run_logged(command, folder / "rpmbuild.log", "rpmbuild of the next release", "mend what the log says")
+    run_logged(command, folder / "rpmbuild.log", "rpmbuild of the next release", "fix what the log says")
     rpms.make_repository(sorted(folder.glob("RPMS/*/*.rpm")), folder / "repo", "repack\n")
     for name in ("BUILD", "BUILDROOT", "RPMS", "files"):
         shutil.rmtree(folder / name, ignore_errors=True)

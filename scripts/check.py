@@ -89,10 +89,10 @@ class Run:
     def passed(self, suite: Suite) -> bool:
         return self.seconds.get(suite.name, -1.0) >= 0
 
-    def table(self, todo: Sequence[Suite]) -> str:
-        width = max(len(suite.name) for suite in todo)
+    def table(self, planned: Sequence[Suite]) -> str:
+        width = max(len(suite.name) for suite in planned)
         lines = [f"{'suite':<{width}}  {'result':<6}  {'time':>9}"]
-        for suite in todo:
+        for suite in planned:
             took = abs(self.seconds[suite.name])
             result = "passed" if self.passed(suite) else "FAILED"
             lines.append(f"{suite.name:<{width}}  {result:<6}  {took // 60:3.0f} min {took % 60:2.0f} s")
@@ -125,18 +125,18 @@ def command() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("name", choices=RUNS)
     name = parser.parse_args().name
-    todo = RUNS[name]
+    planned = RUNS[name]
     state = Run.read(name, sources())
-    for suite in todo:
+    for suite in planned:
         if state.passed(suite):
             say(f"=== {suite.name}: passed before, sources unchanged")
             continue
         state.seconds[suite.name] = run(suite)
         state.write()
-    failed = [suite.name for suite in todo if not state.passed(suite)]
+    failed = [suite.name for suite in planned if not state.passed(suite)]
     say(f"{name}: {sum(map(abs, state.seconds.values())) / 60:.0f} min in all")
-    print(state.table(todo))
-    print(f"{name}: {len(todo) - len(failed)} passed, {len(failed)} failed")
+    print(state.table(planned))
+    print(f"{name}: {len(planned) - len(failed)} passed, {len(failed)} failed")
     if failed:
         raise UserError(f"failed: {', '.join(failed)}", f"fix what is printed above, then `make {name}` goes on")
 

@@ -139,7 +139,7 @@ def merge(tree: Path, base: Sequence[Path], fragments: Sequence[Path]) -> None:
 
 
 def generate(tree: Path, config: Path, base: Sequence[Path], fragments: Sequence[Path]) -> None:
-    """Write the complete configuration anew: the kernel's default for this architecture, the base, the fragments."""
+    """Write the complete configuration: the kernel's default for this architecture, the base, the fragments."""
     merge(tree, [tree / DEFCONFIG, *base], fragments)
     answers = [line for line in (tree / ".config").read_text().splitlines() if not line.startswith("# Linux/")]
     part = config.with_suffix(".part")

@@ -184,14 +184,14 @@ def build(stage: Stage) -> None:
             ["rpmbuild", "-bb", *stage.options, *defines, *options, str(stage.spec)],
             log,
             f"rpmbuild {stage.name}",
-            "mend what the log says, then run `make rpms` again",
+            "fix what the log says, then run `make rpms` again",
             env=env,
         )
     stage.stamp.write_text(wanted)
 
 
 def publish(built: list[Stage], repo: Path) -> None:
-    """Make the repository anew if it is not that of the present packages."""
+    """Make the repository unless it is that of the present packages."""
     wanted = "".join(f"{stage.stamp.read_text()}\n" for stage in built)
     stamp = repo / ".inputs"
     if stamp.exists() and stamp.read_text() == wanted:

@@ -18,7 +18,7 @@ class Verdict:
     reason: str
 
 
-def read_console(console: Path, todo: Mapping[str, Sequence[str]]) -> dict[str, Verdict]:
+def read_console(console: Path, plan: Mapping[str, Sequence[str]]) -> dict[str, Verdict]:
     """Return what each test reported; a test that was to run and reported nothing is lost.
 
     A program may have words of its own, before those that name tests.
@@ -26,7 +26,7 @@ def read_console(console: Path, todo: Mapping[str, Sequence[str]]) -> dict[str, 
     printed = direct_boot.outputs(console)
     why = direct_boot.why_dead(console) or "the kernel hung or the program died"
     found = {}
-    for name, tests in todo.items():
+    for name, tests in plan.items():
         reported = {test.name: test for test in ktap.parse(printed.get(name.partition(" ")[0], [])).leaves()}
         for test in tests:
             result = reported.get(test)

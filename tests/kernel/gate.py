@@ -3,7 +3,7 @@
 The host has two NUMA nodes, because some selftests migrate huge pages. Nothing is faked between `dnf install`
 and the verdict. Results: build/gate/results.json, junit.xml, ktap/, vm/console.log.
 
-With --flavour server or debug it judges that one; results: the same in build/gate-FLAVOUR/. The debug kernel gets a
+With --flavour server or debug it tests that one; results: the same in build/gate-FLAVOUR/. The debug kernel gets a
 churn of everything at once with failing allocations after the selftests, and is asked for leaks.
 """
 
@@ -27,6 +27,7 @@ from scripts.console import BUILD, ROOT, UserError, main, say
 from scripts.flavours import CLOUD, Flavour
 from tests.kernel import leaks
 from tests.kernel.results import Results, Step
+from tools.thp_validate import errors
 from tools.thp_validate.ktap import Report, parse
 from tools.thp_validate.outcomes import Required, evaluate, parse_required, reasons
 
@@ -153,7 +154,7 @@ class Gate:
         return self.report(entry.replace(":", "-"), runner, PROGRAM_TIMEOUT * self.slow)
 
     def churn(self) -> Report:
-        """Outside of the runner, which has no arguments; what it reports is judged like all the rest."""
+        """Outside of the runner, which has no arguments; what it reports counts like all the rest."""
         seconds = churn_seconds()
         return self.report("thp_churn", f"cd {SELFTESTS}/thp && ./thp_churn {seconds}", 3.0 * seconds + 900)
 
@@ -218,11 +219,16 @@ def churn_seconds() -> int:
 
 def required(flavour: Flavour) -> list[Required]:
     files = [REQUIRED, REQUIRED_DEBUG] if flavour.debug else [REQUIRED]
-    return [want for path in files for want in parse_required(path.read_text(), path.name)]
+    try:
+        return [want for path in files for want in parse_required(path.read_text(), path.name)]
+    except errors.UserError as error:
+        # The product has an error class of its own, because it stands alone on a host.
+        what, _, hint = str(error).rpartition("; ")
+        raise UserError(what, hint) from error
 
 
 def subject(flavour: Flavour = CLOUD) -> str:
-    """Return a hash of what the gate judges and by which rules."""
+    """Return a hash of what the gate tests and of the rules."""
     total = hashlib.sha256(image.digest().encode())
     rules = [REQUIRED, splats.ALLOWED] + ([REQUIRED_DEBUG, leaks.ALLOWED] if flavour.debug else [])
     for path in (flavour.repo / "repodata" / "repomd.xml", *rules):
@@ -269,7 +275,7 @@ def run(flavour: Flavour = CLOUD) -> Results:
 
 
 def command() -> int:
-    parser = argparse.ArgumentParser(description="Install, boot and judge the kernel in a virtual host.")
+    parser = argparse.ArgumentParser(description="Install, boot and test the kernel in a virtual host.")
     flavours.add_option(parser)
     flavour = flavours.FLAVOURS[parser.parse_args().flavour]
     results = run(flavour)

@@ -63,15 +63,15 @@ def complaints(console: Path) -> list[str]:
 def run(version: str, image: Path, programs: list[Path]) -> list[str]:
     """Boot once, and return what is wrong."""
     chosen = [path for path in programs if path.name in RUNS[version]]
-    todo = {path.name: direct_boot.listed(path) for path in chosen}
+    plan = {path.name: direct_boot.listed(path) for path in chosen}
     folder = OUT / version
     folder.mkdir(exist_ok=True)
     line = f"numa=fake=2 THP_TEST_SLOW={SLOW} THP_STRESS_SECONDS={STRESS_SECONDS}"
     machine = Machine(kernel_line=line)
-    with step(f"lockdep: {', '.join(todo)} with cgroup {version}"):
+    with step(f"lockdep: {', '.join(plan)} with cgroup {version}"):
         base = direct_boot.base_archive(chosen, folder)
-        console = direct_boot.run(image, base, todo, folder, TIME_LIMIT, machine)
-    results = read_console(console, todo)
+        console = direct_boot.run(image, base, plan, folder, TIME_LIMIT, machine)
+    results = read_console(console, plan)
     wrong = [f"{name}: {test.verdict}: {test.reason}" for name, test in results.items() if test.verdict != "pass"]
     say(f"lockdep: cgroup {version}: {len(results) - len(wrong)} of {len(results)} tests pass")
     return [f"{reason} (read {console})" for reason in [*wrong, *complaints(console)]]

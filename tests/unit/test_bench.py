@@ -52,9 +52,9 @@ def test_every_guarded_figure_is_shown() -> None:
 def test_the_plan_keeps_its_time(quick: bool, minutes: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path)
     monkeypatch.setattr(run, "workers", lambda: 2)
-    todo = run.jobs([case for case in CASES if not case.extra], quick)
-    assert run.total(todo) <= minutes * 60
-    assert f"{run.total(todo) / 60:.1f} min" in run.plan(todo)
+    pending = run.jobs([case for case in CASES if not case.extra], quick)
+    assert run.total(pending) <= minutes * 60
+    assert f"{run.total(pending) / 60:.1f} min" in run.plan(pending)
 
 
 def test_cases_are_chosen_by_name_and_by_test() -> None:
@@ -81,16 +81,16 @@ def test_each_kernel_is_first_in_turn() -> None:
 
 
 def test_rounds_of_all_cases_come_before_the_next_round() -> None:
-    todo = run.jobs([SHRINK, by_name("fault")])
-    assert [job.round for job in todo] == sorted(job.round for job in todo)
+    pending = run.jobs([SHRINK, by_name("fault")])
+    assert [job.round for job in pending] == sorted(job.round for job in pending)
 
 
 def test_boots_that_count_instructions_are_separate_jobs_and_come_first() -> None:
-    todo = run.jobs([SHRINK, by_name("shrink.count")], rounds=7)
-    counted = [job for job in todo if job.case.machine == COUNT]
-    assert todo[: len(counted)] == counted
+    pending = run.jobs([SHRINK, by_name("shrink.count")], rounds=7)
+    counted = [job for job in pending if job.case.machine == COUNT]
+    assert pending[: len(counted)] == counted
     assert sorted(job.label for job in counted) == sorted(f"{number}.{name}" for number in (0, 1) for name in NAMES)
-    assert len([job for job in todo if job.case is SHRINK]) == 7
+    assert len([job for job in pending if job.case is SHRINK]) == 7
 
 
 def test_the_plan_uses_the_time_of_the_last_boot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -176,11 +176,11 @@ def test_a_run_measures_the_jobs_that_are_left_and_keeps_them(monkeypatch: pytes
     monkeypatch.setattr(made, "guest", lambda case: fakes[case.name])
     monkeypatch.setattr(kernels, "find", kernel)
     monkeypatch.setattr(kernels, "build", kernel)
-    todo = run.jobs([SHRINK, by_name("shrink.count")], quick=True)
-    made.run([job for job in todo if not made.measured(job)])
+    pending = run.jobs([SHRINK, by_name("shrink.count")], quick=True)
+    made.run([job for job in pending if not made.measured(job)])
     assert fakes["shrink"].booted == [(name, "0") for name in NAMES]
     assert sorted(fakes["shrink.count"].booted) == sorted((name, f"0.{name}") for name in NAMES)
-    assert all(made.measured(job) for job in todo)
+    assert all(made.measured(job) for job in pending)
 
 
 @pytest.mark.parametrize(("verdict", "kept"), [("pass", True), ("lost", False)])

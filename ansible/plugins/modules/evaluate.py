@@ -147,7 +147,7 @@ def work(parameters: Parameters, check: bool) -> Result:
     problems = kernel(parameters)
     validated = None
     try:
-        # Selftests of the wrong kernel, or of one that already logged a defect, would prove nothing.
+        # Selftests of the wrong kernel, or of one that already logged a defect, would show nothing.
         validated = validate(parameters["selftests"] and not problems and not check, parameters["timeout"])
         problems = verdict(validated) + problems
     except Problem as problem:
