@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scripts import files
 from scripts.console import BUILD, ROOT, UserError, main, say
 
 FOLDER = BUILD / "check"
@@ -84,7 +85,7 @@ class Run:
     def write(self) -> None:
         FOLDER.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"key": self.key, "seconds": self.seconds}, indent=2)
-        (FOLDER / f"{self.name}.json").write_text(f"{text}\n")
+        files.replace(FOLDER / f"{self.name}.json", f"{text}\n")
 
     def passed(self, suite: Suite) -> bool:
         return self.seconds.get(suite.name, -1.0) >= 0

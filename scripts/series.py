@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
-from scripts import lock
+from scripts import files, lock
 from scripts.console import BUILD, ROOT, UserError, main, say, step
 from scripts.lock import Source
 
@@ -273,9 +273,7 @@ def update_spec(series: Series, spec: Path) -> None:
     old = spec.read_text()
     new = SPEC_BLOCK.sub(lambda _: spec_lines(series), old)
     if new != old:
-        part = spec.with_name(f"{spec.name}.part")
-        part.write_text(new)
-        part.replace(spec)
+        files.replace(spec, new)
         say(f"refresh: the Patch lines of {spec.name} follow the series")
 
 

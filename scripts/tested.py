@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scripts.console import say
+from scripts.files import replace
 
 NAME = "tested.json"
 DIFF = re.compile(r"^(?:diff --git |--- a/)", re.MULTILINE)
@@ -57,9 +58,7 @@ class Record:
     def write(self, keys: Mapping[str, str]) -> None:
         """Replace the keys of this kind of test, and leave those of others."""
         kinds = {**self.everything(), self.kind: dict(keys)}
-        part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(kinds, indent=1, sort_keys=True) + "\n")
-        part.replace(self.path)
+        replace(self.path, json.dumps(kinds, indent=1, sort_keys=True) + "\n")
 
     def changed(self, keys: Mapping[str, str]) -> list[str]:
         """Return the patches that have not passed as they are, and print why each of them has to be tested."""

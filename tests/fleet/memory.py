@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from lab import image, repo
-from scripts import collection
+from scripts import collection, files
 from scripts.console import BUILD
 from tests.fleet.table import Row
 
@@ -46,9 +46,7 @@ class Memory:
     def add(self, module: Path, rows: list[Row]) -> None:
         self._passed[module.stem] = {"subject": subject(module), "rows": [row.as_dict() for row in rows]}
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        part = self.file.with_suffix(".tmp")
-        part.write_text(json.dumps(self._passed, indent=1))
-        part.replace(self.file)
+        files.replace(self.file, json.dumps(self._passed, indent=1))
 
     def forget(self) -> None:
         self.file.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from lab import direct_boot
 from lab.direct_boot import CONFIG
 from lab.kernel_build import Place
-from scripts import series
+from scripts import files, series
 from scripts.console import BUILD, ROOT, UserError, run_logged
 from tests.verdicts import read_console
 
@@ -95,9 +95,7 @@ class Runner:
 
     def write(self) -> None:
         results = [asdict(result) for _, result in sorted(self.results.items())]
-        part = RESULTS.with_suffix(".part")
-        part.write_text(json.dumps({"results": results}, indent=2) + "\n")
-        part.replace(RESULTS)
+        files.replace(RESULTS, json.dumps({"results": results}, indent=2) + "\n")
 
     def digest(self) -> str:
         total = hashlib.sha256(CONFIG.read_bytes() + direct_boot.INIT.read_bytes())
