@@ -1,4 +1,4 @@
-"""The Ansible collection of ansible/: where Ansible, mypy and pytest look for it, and the archive that galaxy takes."""
+"""The Ansible collection of ansible/: a link for Ansible, mypy and pytest, and the archive for ansible-galaxy."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from pathlib import Path
 from scripts.console import BUILD, ROOT, main, run_logged, say
 
 SOURCE = ROOT / "ansible"
-# A directory in which a collection is found under its name.
-PLACE = BUILD / "collections"
-LINK = PLACE / "ansible_collections" / "kernel_thp" / "fleet"
+# The search path in which a collection is found under its name.
+SEARCH_PATH = BUILD / "collections"
+LINK = SEARCH_PATH / "ansible_collections" / "kernel_thp" / "fleet"
 ARCHIVES = BUILD / "galaxy"
 
 
 def link() -> Path:
-    """Have the collection found without installing it, and return the directory to look in."""
+    """Link the collection into a search path instead of installing it, and return that path."""
     if not LINK.is_symlink() or LINK.resolve() != SOURCE:
         LINK.parent.mkdir(parents=True, exist_ok=True)
         LINK.unlink(missing_ok=True)
         LINK.symlink_to(SOURCE)
-    return PLACE
+    return SEARCH_PATH
 
 
 def build() -> Path:
-    """Make the archive that `ansible-galaxy collection install` takes."""
+    """Make the archive for `ansible-galaxy collection install`."""
     for old in ARCHIVES.glob("*.tar.gz"):
         old.unlink()
     galaxy = BUILD / "venv" / "bin" / "ansible-galaxy"
     command = [str(galaxy), "collection", "build", "--force", "--output-path", str(ARCHIVES), str(SOURCE)]
-    run_logged(command, BUILD / "logs" / "galaxy.log", "ansible-galaxy", "mend what it says about galaxy.yml")
+    run_logged(command, BUILD / "logs" / "galaxy.log", "ansible-galaxy", "fix what it reports about galaxy.yml")
     (archive,) = ARCHIVES.glob("kernel_thp-fleet-*.tar.gz")
     return archive
 
 
 def command() -> None:
     parser = argparse.ArgumentParser(description="Make the archive of the Ansible collection.")
-    parser.add_argument("--link", action="store_true", help="only have it found in build/collections")
+    parser.add_argument("--link", action="store_true", help="only link it into build/collections")
     if parser.parse_args().link:
         link()
     else:

@@ -2,5 +2,5 @@
 
 import pytest
 
-# What these find is told in full, as for an assert in a test.
+# Show the values in failed asserts of this module, as in a test.
 pytest.register_assert_rewrite("tests.fleet.expect")

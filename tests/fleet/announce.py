@@ -1,7 +1,7 @@
-"""Say on the console when the rollout of this host has got to a phase: `announce.py PHASE`, run on the host.
+"""Print on the console when the rollout of this host reaches a phase: `announce.py PHASE`, run on the host.
 
-Whoever watches the console can do something to the host that very moment, which asking by ssh would be too slow for. A
-script of its own, so that it can be sent there.
+A test that watches the console can inject a fault at that very moment; polling over ssh would be too slow. This is a
+script of its own, because it is sent to the host.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 RECORD = Path("/var/lib/kernel-thp/rollout.json")
-# What is written there is a line of the kernel's log; one that is critical is on the console at once.
+# What is written there becomes a line of the kernel's log; a critical one appears on the console at once.
 KERNEL_LOG = Path("/dev/kmsg")
 CRITICAL = "<2>"
 POLL = 0.1

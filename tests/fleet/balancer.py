@@ -1,7 +1,7 @@
-"""A load balancer's tool, as far as a rollout calls it: `balancer.py FOLDER drain|undrain HOST`, on the controller.
+"""A load balancer's tool as a rollout calls it: `balancer.py FOLDER drain|undrain HOST`, on the controller.
 
-It notes in which order hosts left the service and came back. It fails to let a host back in while FOLDER/refuse-HOST is
-there.
+It records the order in which hosts left service and returned. It refuses to undrain a host while FOLDER/refuse-HOST
+exists.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Balancer:
-    """The tool from the side of a test."""
+    """The tool as a test uses it."""
 
     folder: Path
 
@@ -35,7 +35,7 @@ class Balancer:
         path.touch() if yes else path.unlink()
 
     def calls(self) -> list[tuple[str, str]]:
-        """Return what was asked for and done, in this order: action and host."""
+        """Return the calls that succeeded, in order: action and host."""
         path = self.folder / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         return [(action, host) for action, _, host in (line.partition(" ") for line in lines)]

@@ -1,4 +1,4 @@
-"""What a host has to be like after a run, by its own word and not by the report's."""
+"""What a host has to be like after a run, from the host itself and not from the report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fleet.releases import Release
 
 # Of the profile thp-shrinker, see tests/tuned.
 SHRINKER = {"enabled": "always", "defrag": "madvise", "shrink_underused": "1", "underused_max_ptes_none": "409"}
-# What the trial of a kernel puts on its command line, see docs/fleet.md.
+# What the trial of a kernel adds to its command line, see docs/fleet.md.
 OF_THE_TRIAL = ("kernel_thp.trial", "oops=panic", "rdinit=")
 
 
@@ -27,25 +27,25 @@ def all_untouched(fleet: Fleet, states: Mapping[str, State], *names: str) -> Non
 
 
 def refused(member: Member, state: State) -> None:
-    """It was looked at and left as it was, and nobody holds it."""
+    """It was checked and left as it was, and nobody holds it."""
     assert state.settings == member.before.settings
     assert state.boot_id == member.before.boot_id
     assert state.record is None
     assert not state.held
 
 
-def put_back(member: Member, state: State) -> None:
+def rolled_back(member: Member, state: State) -> None:
     """It runs its old kernel with its old settings: kernel, default entry, tuned, huge pages, packages, files."""
     assert state.settings == member.before.settings
     assert state.record is not None
     assert state.record["phase"] == "rolled-back"
-    assert "drained" not in state.record, "nobody has to take it into service again"
+    assert "drained" not in state.record, "nobody has to return it to service"
     play.validate("record", state.record)
     assert not state.held
 
 
 def rolled_out(member: Member, state: State, release: Release) -> None:
-    """The new kernel runs, is the default and was found good; the profile is in force; nothing is left of the trial."""
+    """The new kernel runs, is the default and has passed; the profile is active; nothing is left of the trial."""
     before, now = member.before.settings, state.settings
     assert now["uname"] == release.uname
     _kept(state, release)
@@ -59,7 +59,7 @@ def rolled_out(member: Member, state: State, release: Release) -> None:
     assert before["boot"]["entries"].items() <= now["boot"]["entries"].items()
     assert state.record is not None
     assert (state.record["phase"], state.record["target"]["uname"]) == ("done", release.uname)
-    assert "drained" not in state.record, "nobody has to take it into service again"
+    assert "drained" not in state.record, "nobody has to return it to service"
     play.validate("record", state.record)
     assert not state.held
 

@@ -1,4 +1,4 @@
-"""What happens to hosts: done to the machine or on it, never to the collection."""
+"""Faults are injected into the machine or its system, never into the collection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Summary: A package that takes its time
 License: GPL-2.0-only
 BuildArch: noarch
 %description
-Its scriptlet waits until it is told to go on.
+Its scriptlet waits until /run/slow-may-end exists.
 %pre
 touch /run/slow-began
 until [ -e /run/slow-may-end ]; do sleep 0.5; done
@@ -32,20 +32,20 @@ until [ -e /run/slow-may-end ]; do sleep 0.5; done
 
 
 def announced(member: Member, phase: str) -> Callable[[], bool]:
-    """Have a host say on its console when its rollout gets to a phase; return what tells whether it has."""
+    """Make a host print on its console when its rollout reaches a phase; return a check for that."""
     member.vm.write(SCRIPT, ANNOUNCE.read_text())
     member.vm.run(f"systemd-run --quiet --collect python3 -I {SCRIPT} {phase}")
     return console(member, f"lab: the rollout is {phase}")
 
 
 def console(member: Member, text: str) -> Callable[[], bool]:
-    """Return what tells whether the console has said something since now."""
+    """Return a check whether the console has printed a text from now on."""
     begin = len(member.vm.console_text())
     return lambda: text in member.vm.console_text()[begin:]
 
 
 def wait(moment: Callable[[], bool], timeout: float) -> None:
-    """Wait for something that has to come without a run being under way."""
+    """Wait for a moment while no run is active."""
     deadline = time.monotonic() + timeout
     while not moment():
         if time.monotonic() > deadline:
@@ -54,8 +54,8 @@ def wait(moment: Callable[[], bool], timeout: float) -> None:
 
 
 def panic(member: Member) -> None:
-    """Have its kernel die. Nothing can be asked of the host before `vm.forgive()`."""
-    # The console may say so before the command does.
+    """Panic the kernel. No command can run on the host before `vm.forgive()`."""
+    # The console may show it before the command fails.
     with contextlib.suppress(DeadHost):
         member.vm.run("echo c > /proc/sysrq-trigger", timeout=60, check=False)
 
@@ -67,7 +67,7 @@ def program(member: Member, path: str, *lines: str) -> None:
 
 
 def fill(member: Member, folder: str, leave_mib: int) -> Callable[[], None]:
-    """Leave so much room in a file system; return what makes room again."""
+    """Fill a file system except for some MiB; return a function that frees the space."""
     path = f"{folder}/lab-ballast"
     free = int(member.vm.run(f"df --block-size=1M --output=avail {folder} | tail -n 1").text)
     member.vm.run(f"dd if=/dev/zero of={path} bs=1M count={free - leave_mib} status=none && sync")
@@ -79,7 +79,7 @@ def fill(member: Member, folder: str, leave_mib: int) -> Callable[[], None]:
 
 
 def slow_package(member: Member) -> None:
-    """Make /root/slow.rpm on a host. What it needs to be built is in the image, which has a package of its own."""
+    """Build /root/slow.rpm on a host. The image has rpmbuild, because it builds a package itself."""
     member.vm.write("/root/slow.spec", SLOW_SPEC)
     member.vm.run("cd /root && rpmbuild -bb --quiet --define '_topdir /root/rpmbuild' slow.spec", timeout=120)
     member.vm.run("mv /root/rpmbuild/RPMS/noarch/lab-slow-*.rpm /root/slow.rpm && rm -r /root/rpmbuild /root/slow.spec")

@@ -1,4 +1,4 @@
-"""The hosts of a fleet: lab hosts from one prepared disk, and what each is like, by its own word."""
+"""The hosts of a fleet: lab hosts from one snapshot, and the state of each, from the host itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.snapshots import Recipe
 from lab.vm import Vm
 from scripts.console import say
 
-LOOK = Path(__file__).with_name("look.py")
+COLLECT = Path(__file__).with_name("collect.py")
 SETTLED = (
     "systemctl is-system-running --wait > /dev/null; "
     "timeout 120 sh -c 'until tuned-adm active | grep -q \": {profiles}$\"; do sleep 1; done'"
@@ -24,7 +24,7 @@ SETTLED = (
 
 @dataclass(frozen=True)
 class State:
-    """What tests/fleet/look.py says of a host; `settings` is what a rollback has to put back."""
+    """What tests/fleet/collect.py found on a host; a rollback has to restore `settings`."""
 
     boot_id: str
     settings: dict[str, Any]
@@ -38,7 +38,7 @@ class State:
 
     @property
     def default(self) -> str | None:
-        """Return what the boot loader was told to take for its default, or None if nothing."""
+        """Return the configured default of the boot loader, or None."""
         found: str | None = self.settings["boot"]["default"]
         return found
 
@@ -48,7 +48,7 @@ class State:
 
 
 class Member:
-    """One host of a fleet. `before` is what it was like when it was started for a test."""
+    """One host of a fleet. `before` is its state when it was started for a test."""
 
     def __init__(self, name: str, vm: Vm, repository: str) -> None:
         self.name = name
@@ -63,24 +63,24 @@ class Member:
         return self._before
 
     def make_ready(self) -> None:
-        """Wait until it is up, configure its repository, and remember what it is like."""
+        """Wait until it is up, configure its repository, and remember its state."""
         self.vm.wait_ssh()
         self.host.use_repository(self.repository)
         self.remember()
 
     def settle(self, profiles: str) -> None:
-        """Wait until all that a boot starts is through, and tuned has its profiles in force."""
+        """Wait until the boot is complete, and tuned has applied its profiles."""
         self.vm.run(SETTLED.format(profiles=profiles))
 
     def remember(self) -> None:
-        """Take what it is like now for what it has to be like afterwards."""
-        self._before = self.look()
+        """Take its present state as the one to compare with afterwards."""
+        self._before = self.collect()
 
-    def look(self) -> State:
-        return State(**json.loads(self.vm.run("python3 -I -", stdin=LOOK.read_text()).text))
+    def collect(self) -> State:
+        return State(**json.loads(self.vm.run("python3 -I -", stdin=COLLECT.read_text()).text))
 
     def restart(self) -> None:
-        """Give it its power back after power_off(), and wait until it is up."""
+        """Power it on after power_off(), and wait until it is up."""
         self.vm.power_on()
         self.vm.wait_ssh()
 
@@ -88,7 +88,7 @@ class Member:
 class Fleet:
     """Hosts, each with a directory of its own below `folder`. Leaving it stops them.
 
-    `durable` is for hosts whose power is cut, see Vm; it costs time.
+    `durable` is for hosts whose power is cut, see Vm; it is slower.
     """
 
     def __init__(self, folder: Path, repository: str) -> None:
@@ -109,7 +109,7 @@ class Fleet:
         return self.members[name]
 
     def start(self, *names: str, recipe: Recipe = snapshots.MEMBER) -> None:
-        """Start fresh hosts, all at once; one of the same name that is there goes."""
+        """Start fresh hosts, all at once, and stop existing ones of the same names."""
         saved = recipe.build()
         for name in names:
             if name in self.members:
@@ -124,7 +124,7 @@ class Fleet:
             say(f"{name} is up with {self.members[name].before.uname}")
 
     def refresh(self, *names: str) -> None:
-        """Have hosts for the next test: those on which nothing was rolled out stay, the others are started anew."""
+        """Prepare hosts for the next test: keep those without a rollout, and start the others again."""
         kept = [name for name in names if self._can_stay(name)]
         for name in kept:
             self.members[name].host.use_repository(self.repository)
@@ -135,9 +135,9 @@ class Fleet:
         member = self.members.get(name)
         if member is None or not member.vm.running:
             return False
-        now, before = member.look(), member.before
+        now, before = member.collect(), member.before
         return (now.boot_id, now.settings, now.record, now.held) == (before.boot_id, before.settings, None, False)
 
-    def look(self, names: Sequence[str]) -> dict[str, State]:
-        """Return what hosts are like that can be asked."""
-        return {name: self.members[name].look() for name in names if self.members[name].vm.running}
+    def collect(self, names: Sequence[str]) -> dict[str, State]:
+        """Return the states of the hosts that are running."""
+        return {name: self.members[name].collect() for name in names if self.members[name].vm.running}

@@ -1,7 +1,7 @@
-"""What passed already: a run of the whole suite takes long, and goes on after an interruption or a failure.
+"""Which tests passed already: the whole suite takes long, so it continues after an interruption or a failure.
 
-A file of tests is remembered for as long as nothing it is about has changed. When all of them have passed they are
-forgotten, so that the next run is a whole one.
+A file of tests is remembered as long as nothing that it depends on has changed. Once all have passed they are
+forgotten, and the next run starts from the beginning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LAB = image.HERE
 
 
 def subject(module: Path) -> str:
-    """Return a hash of what a file of tests is about: image, packages, collection, the lab, and how it is tested."""
+    """Return a hash of what a file of tests depends on: image, packages, collection, the lab, and helpers."""
     sources = [path for path in collection.SOURCE.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     helpers = [path for path in (*HERE.glob("*.py"), *LAB.glob("*.py")) if not path.name.startswith("test_")]
     total = hashlib.sha256(image.digest().encode())

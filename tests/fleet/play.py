@@ -1,6 +1,6 @@
 """Run the playbooks as an operator does: the built collection, installed by ansible-galaxy, called by its name.
 
-A run is a process of its own, so that a test can do something to a host, or to the run, while it is under way.
+A run is a process of its own, so that a test can inject a fault into a host or into the run itself.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from lab.vm import sockets
 from scripts import collection
 from scripts.console import BUILD, HEARTBEAT, UserError, run_logged, say
 
-PLACE = BUILD / "fleet" / "collections"
+SEARCH_PATH = BUILD / "fleet" / "collections"
 HOME = BUILD / "fleet" / "ansible"
-INSTALLED = PLACE / "ansible_collections" / "kernel_thp" / "fleet"
-# What docs/fleet.md advises is what is tried.
+INSTALLED = SEARCH_PATH / "ansible_collections" / "kernel_thp" / "fleet"
+# The configuration that docs/fleet.md recommends.
 CONFIG = collection.SOURCE / "examples" / "ansible.cfg"
 TOOLS = Path(sys.executable).parent
 REPORTS = "kernel-thp-reports"
@@ -34,7 +34,7 @@ POLL = 0.2
 RUN_TIMEOUT = 1800.0
 TASK = re.compile(r"^TASK \[(.*)\]", re.MULTILINE)
 RECAP = re.compile(r"^(\S+)\s*: (ok=\d+ .*)$", re.MULTILINE)
-# Emulated hosts are slow, and time limits that end a wait are the longest part of a test that lets them pass.
+# Emulated hosts are slow; on the other hand, a test that lets a timeout expire has to wait for it.
 PATIENCE = {
     "preflight_connect_timeout": 30,
     "preflight_lock_timeout": 120,
@@ -56,15 +56,15 @@ PATIENCE = {
 
 
 def install() -> None:
-    """Build the collection and install what was built, in a place where nothing else is."""
+    """Build the collection and install the archive, in a directory without other collections."""
     archive = collection.build()
-    words = ["collection", "install", "--offline", "--force", "-p", str(PLACE), str(archive)]
+    words = ["collection", "install", "--offline", "--force", "-p", str(SEARCH_PATH), str(archive)]
     log = BUILD / "logs" / "galaxy-install.log"
     run_logged([str(TOOLS / "ansible-galaxy"), *words], log, "ansible-galaxy", "read the log", env=environment(BUILD))
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return that of an operator who stands in a folder and uses Ansible for this only."""
+    """Return the environment of an operator in a folder, without other settings of Ansible."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     return {
         **kept,
@@ -72,7 +72,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PWD": str(folder),
         "ANSIBLE_CONFIG": str(CONFIG),
         "ANSIBLE_HOME": str(HOME),
-        "ANSIBLE_COLLECTIONS_PATH": str(PLACE),
+        "ANSIBLE_COLLECTIONS_PATH": str(SEARCH_PATH),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets()),
         "ANSIBLE_LOCALHOST_WARNING": "0",
         "ANSIBLE_NOCOLOR": "1",
@@ -84,7 +84,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def validate(name: str, found: Mapping[str, Any]) -> None:
-    """Hold what a run wrote to its documented form."""
+    """Validate what a run wrote against its schema."""
     jsonschema.validate(found, schema(name))
 
 
@@ -92,7 +92,7 @@ class Run:
     """One ansible-playbook."""
 
     def __init__(self, title: str, playbook: str, inventory: Path, words: Sequence[str], folder: Path) -> None:
-        """Start it in a folder; its log is beside the inventory, which no other run has."""
+        """Start it in a folder; its log is beside the inventory, which only this run uses."""
         self.title = title
         self.names = list(json.loads(inventory.read_text())["fleet"]["hosts"])
         self.log = inventory.with_name("log")
@@ -103,7 +103,7 @@ class Run:
             self._process = subprocess.Popen(
                 [str(TOOLS / "ansible-playbook"), "-i", self._inventory, f"kernel_thp.fleet.{playbook}", *words],
                 cwd=folder,
-                # The same with the time at each line, for whoever wonders where it goes.
+                # The same log with a timestamp on each line, to find out what takes long.
                 env={**environment(folder), "ANSIBLE_LOG_PATH": str(inventory.with_name("log.timed"))},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -111,26 +111,26 @@ class Run:
                 start_new_session=True,
             )
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace")
 
     def until(self, condition: Callable[[], bool], what: str, timeout: float = RUN_TIMEOUT) -> None:
-        """Wait for something that has to come while the run is under way."""
+        """Wait for a condition that must become true before the run ends."""
         deadline = time.monotonic() + timeout
         beat = time.monotonic() + HEARTBEAT
         while not condition():
             self._watch(what, deadline, timeout)
             if time.monotonic() > beat:
-                self._tell()
+                self._show_task()
                 beat = time.monotonic() + HEARTBEAT
             time.sleep(POLL)
         say(f"  {self.title}: {what}")
 
     def task(self, name: str, times: int = 1, timeout: float = RUN_TIMEOUT) -> None:
-        """Wait until a task of this name has begun so many times."""
+        """Wait until a task of this name has begun that many times."""
 
         def begun() -> bool:
-            return [found.endswith(name) for found in TASK.findall(self.said())].count(True) >= times
+            return [found.endswith(name) for found in TASK.findall(self.output())].count(True) >= times
 
         self.until(begun, f"task `{name}` began", timeout)
 
@@ -150,21 +150,21 @@ class Run:
                 break
             except subprocess.TimeoutExpired:
                 self._watch("its end", deadline, timeout)
-                self._tell()
+                self._show_task()
         say(f"  {self.title}: ended with {code} after {time.monotonic() - self._began:.0f} s")
         return code
 
-    def _tell(self) -> None:
-        tasks = TASK.findall(self.said())
+    def _show_task(self) -> None:
+        tasks = TASK.findall(self.output())
         say(f"  {self.title}: {tasks[-1] if tasks else 'starts'}")
 
     def kill(self) -> None:
-        """As the machine's memory killer would: the controller's main process, and nobody is asked."""
+        """Kill the controller's main process without warning, as the OOM killer would."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
     def left(self) -> list[int]:
-        """Return the processes of it that are there: workers outlive a controller that was killed for a while."""
+        """Return its remaining processes: workers outlive a killed controller for a while."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
@@ -173,7 +173,7 @@ class Run:
         return found
 
     def end(self) -> None:
-        """Leave nothing of it behind, whatever the test came to."""
+        """Leave no process behind, whatever the result of the test."""
         self._process.kill()
         self._process.wait()
         for process in self.left():
@@ -194,16 +194,16 @@ class Run:
         return bool(list(self._reports.glob(f"*-{self._process.pid}")))
 
     def report(self) -> dict[str, Any]:
-        """Return report.json, which is of its documented form; the page beside it names all its hosts."""
+        """Return report.json, after validating it and the page beside it, which has to name all hosts."""
         found: dict[str, Any] = json.loads((self.directory / "report.json").read_text())
         validate("report", found)
         page = (self.directory / "report.html").read_text()
         unnamed = [name for name in self.names if f"<td>{name}<" not in page]
         if unnamed or "src=" in page or "href=" in page:
-            raise UserError(f"{self.title}: its page lacks {unnamed}, or is not complete in itself", "look at the page")
+            raise UserError(f"{self.title}: its page lacks {unnamed}, or is not self-contained", "open the page")
         return found
 
     def recap(self, name: str) -> dict[str, int]:
         """Return what Ansible counted of a host."""
-        lines = dict(RECAP.findall(self.said()))
+        lines = dict(RECAP.findall(self.output()))
         return {key: int(value) for key, _, value in (word.partition("=") for word in lines[name].split())}

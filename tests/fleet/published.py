@@ -1,6 +1,6 @@
-"""The fixtures of a file of tests whose repository gets newer packages while its hosts use it.
+"""Fixtures for a file of tests whose repository gets newer packages while its hosts use it.
 
-A file that imports them has them in place of the repository that all others share.
+A file that imports them uses them instead of the shared repository.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Releases of kernel-thp as a repository has them: their packages, by name, and what they are called when they run."""
+"""Releases of kernel-thp in a repository: the names of their packages, and their `uname -r`."""
 
 from __future__ import annotations
 

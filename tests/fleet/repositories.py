@@ -1,4 +1,4 @@
-"""Repositories that a host must not believe, and one that changes under its address when a release is published."""
+"""Repositories that a host must not trust, and one whose content changes when a release is published."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INDEX = Path("repodata") / "repomd.xml"
 
 @contextmanager
 def _stranger() -> Iterator[Path]:
-    """Yield a keyring with the key of somebody else. Its name is short, as that of the socket in it has to be."""
+    """Yield a keyring with a foreign key. Its path is short, because the path of its socket has to be."""
     with TemporaryDirectory(prefix="kt") as folder, signing.keyring(Path(folder)) as home:
         yield home
 
@@ -44,7 +44,7 @@ def with_foreign_package(folder: Path) -> Path:
 
 
 class Published:
-    """A repository at one address, whose content is replaced as a whole."""
+    """A repository at one address, whose content is replaced atomically."""
 
     def __init__(self, link: Path) -> None:
         self.link = link

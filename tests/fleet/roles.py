@@ -1,6 +1,6 @@
 """Run the Molecule scenarios of the collection: each role by itself, on a lab host of its own, one after the other.
 
-A scenario that passed is not run again until all have, or until what it is about changes.
+A scenario that passed is not run again until all have, or until something that it depends on changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def scenarios() -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return what has Molecule find the collection where it is written, and leave what it makes below build/."""
+    """Return the environment in which Molecule finds the collection, and writes below build/."""
     return {
         "PATH": f"{TOOLS}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "ANSIBLE_COLLECTIONS_PATH": str(collection.link()),
@@ -33,7 +33,7 @@ def environment() -> dict[str, str]:
 
 
 def run(name: str) -> None:
-    """Run one from start to end; its host is stopped in any case."""
+    """Run one scenario; its host is stopped in any case."""
     command = [str(TOOLS / "molecule"), "test", "-s", name]
     log = OUT / f"{name}.log"
     with step(f"molecule: {name}"):
@@ -44,7 +44,7 @@ def command() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     names = scenarios()
     if not names:
-        raise UserError(f"there is no scenario in {SCENARIOS}", "look what became of them")
+        raise UserError(f"there is no scenario in {SCENARIOS}", "restore it from git")
     stamps = {name: OUT / f"{name}.passed" for name in names}
     for name, stamp in stamps.items():
         wanted = memory.subject(SCENARIOS / name / "converge.yml")

@@ -1,4 +1,4 @@
-"""Whoever rolls out: writes the inventory, starts a playbook, and afterwards looks at every host."""
+"""The operator: writes the inventory, starts a playbook, and afterwards collects the state of every host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Variables = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run that is over: what it says, and what its hosts are like."""
+    """A run that is over: its report, and the states of its hosts."""
 
     run: Run
     code: int
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def way_to(member: Member) -> dict[str, Any]:
-    """Return what an inventory has to say of a host."""
+    """Return the variables that an inventory needs to connect to a host."""
     return {
         "ansible_host": "127.0.0.1",
         "ansible_port": member.vm.port,
@@ -59,7 +59,7 @@ def way_to(member: Member) -> dict[str, Any]:
 
 @dataclass
 class Operator:
-    """Works in one folder, in which the reports are as well. `rows` is what becomes the fleet's table."""
+    """Works in one folder, which also has the reports. `rows` become the fleet's table."""
 
     fleet: Fleet
     folder: Path
@@ -78,15 +78,15 @@ class Operator:
         words: Sequence[str] = (),
     ) -> Run:
         """Start a playbook on hosts; the first of them is the canary. `of_hosts` are variables of single hosts."""
-        place = self.folder / f"{len(self.runs) + 1}-{re.sub(r'[^a-z0-9]+', '-', title.lower())}"
-        place.mkdir(parents=True)
+        directory = self.folder / f"{len(self.runs) + 1}-{re.sub(r'[^a-z0-9]+', '-', title.lower())}"
+        directory.mkdir(parents=True)
         own = of_hosts or {}
         hosts = {name: {**way_to(self.fleet[name]), **own.get(name, {})} for name in names}
         inventory = {
             "fleet": {"hosts": hosts, "vars": {**play.PATIENCE, **(variables or {})}},
             "canary": {"hosts": {names[0]: None}},
         }
-        written = place / "inventory.json"
+        written = directory / "inventory.json"
         written.write_text(json.dumps(inventory, indent=1))
         extra = {"fleet_serial": list(serial), "fleet_max_failed": max_failed}
         run = Run(title, playbook, written, ["-e", json.dumps(extra), *words], self.folder)
@@ -94,10 +94,10 @@ class Operator:
         return run
 
     def finish(self, run: Run, timeout: float = play.RUN_TIMEOUT) -> Outcome:
-        """Wait for the end of a run, hold its report to its form, and look at all its hosts."""
+        """Wait for the end of a run, validate its report, and collect the states of its hosts."""
         code = run.wait(timeout)
         report = run.report()
-        outcome = Outcome(run, code, report, self.fleet.look(run.names))
+        outcome = Outcome(run, code, report, self.fleet.collect(run.names))
         self.rows.extend(_row(run.title, host, outcome.states.get(host["host"])) for host in report["hosts"])
         return outcome
 

@@ -1,4 +1,4 @@
-"""The fleet as one table: what became of each host in each run, by the run's report and by the host's own word."""
+"""The fleet as one table: how each host ended in each run, from the report and from the host itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Row:
-    """One host of one run. What it runs is what it said afterwards."""
+    """One host of one run. Kernel, default and profile are from the host itself, after the run."""
 
     run: str
     host: str
@@ -31,11 +31,11 @@ def seconds(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.0f} s"
 
 
-def default(told: str | None) -> str:
-    """Return the kernel that the boot loader was told to start, from a pattern of its entries."""
-    if told is None:
+def default(pattern: str | None) -> str:
+    """Return the kernel that the boot loader starts by default, from a pattern of its entries."""
+    if pattern is None:
         return NOTHING
-    return told.removeprefix("lab-").removesuffix("[+.][0-9c]*").removesuffix(".conf").removesuffix("*")
+    return pattern.removeprefix("lab-").removesuffix("[+.][0-9c]*").removesuffix(".conf").removesuffix("*")
 
 
 def failed_in(failed: dict[str, Any] | None) -> str:
@@ -43,10 +43,10 @@ def failed_in(failed: dict[str, Any] | None) -> str:
 
 
 def render(rows: Sequence[Row]) -> str:
-    """Return the rows in columns; a run's name is told once."""
+    """Return the rows in columns; the name of a run appears once."""
     cells = [HEADINGS]
     for number, row in enumerate(rows):
-        told = "" if number and rows[number - 1].run == row.run else row.run
-        cells.append((told, row.host, row.result, row.kernel, row.default, row.profile, row.time, row.failed))
+        run = "" if number and rows[number - 1].run == row.run else row.run
+        cells.append((run, row.host, row.result, row.kernel, row.default, row.profile, row.time, row.failed))
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells)

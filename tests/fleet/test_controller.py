@@ -14,10 +14,10 @@ from tests.fleet.rollouts import Operator
 NAMES, BATCH = ("alpha", "bravo", "charlie"), ("bravo", "charlie")
 SOAK = "kernel_thp.fleet.gate : Wait for the end of the soak"
 REBOOT = "kernel_thp.fleet.kernel : Reboot into the new kernel"
-# From the start of the new kernel, so long nobody may come before it gives up.
+# The new kernel waits this long for its confirmation.
 GIVES_UP = 180
-# A worker is through with what it asks its host at the moment.
-ASKED = 120
+# A worker finishes its present command on the host within this time.
+COMMAND = 120
 
 
 @pytest.fixture(scope="module")
@@ -38,25 +38,25 @@ def test_what_was_known_of_the_hosts_is_there(killed: Run, fleet: Fleet, release
     assert {host["host"]: host["result"] for host in found["hosts"]} == {"alpha": "done"} | dict.fromkeys(
         BATCH, "running"
     )
-    expect.rolled_out(fleet["alpha"], fleet["alpha"].look(), release)
+    expect.rolled_out(fleet["alpha"], fleet["alpha"].collect(), release)
     for name in BATCH:
-        state = fleet[name].look()
+        state = fleet[name].collect()
         assert (state.uname, state.held) == (release.uname, True)
         assert state.default is not None
-        assert fleet[name].before.uname in state.default, "a host in the middle has its old kernel for its default"
+        assert fleet[name].before.uname in state.default, "a host in the middle still has its old kernel as the default"
 
 
-def test_the_same_command_goes_on_where_each_host_was(
+def test_the_same_command_continues_where_each_host_was(
     killed: Run, fleet: Fleet, operator: Operator, release: Release
 ) -> None:
-    boots = {name: fleet[name].look().boot_id for name in NAMES}
+    boots = {name: fleet[name].collect().boot_id for name in NAMES}
     outcome = operator.finish(operator.start("rollout", "the same again", NAMES, serial=(1, 2)))
     assert outcome.code == 0
     assert outcome.results() == {"alpha": "unchanged", **dict.fromkeys(BATCH, "done")}
     assert outcome.run.recap("alpha")["changed"] == 0
     for name in NAMES:
         expect.rolled_out(fleet[name], outcome.states[name], release)
-        assert outcome.states[name].boot_id == boots[name], f"{name} was rebooted for nothing"
+        assert outcome.states[name].boot_id == boots[name], f"{name} was rebooted without need"
     # The report of the run that was killed is completed by the next one.
     found = killed.report()
     assert found["state"] == "aborted"
@@ -83,12 +83,12 @@ def test_a_host_is_not_rebooted_for_a_controller_that_is_gone(
     run = again(operator, "controller killed as it orders the reboot")
     run.task(REBOOT)
     run.kill()
-    faults.wait(lambda: not run.left(), ASKED)
-    state = reboots.look()
+    faults.wait(lambda: not run.left(), COMMAND)
+    state = reboots.collect()
     assert (state.boot_id, state.held) == (reboots.before.boot_id, True)
     assert state.record is not None
     assert state.record["phase"] == "armed"
-    expect.untouched(fleet["alpha"], fleet["alpha"].look())
+    expect.untouched(fleet["alpha"], fleet["alpha"].collect())
 
 
 def test_a_host_that_rebooted_for_a_controller_that_is_gone_returns_and_is_tried_again(
@@ -105,8 +105,8 @@ def test_a_host_that_rebooted_for_a_controller_that_is_gone_returns_and_is_tried
     back = faults.console(member, f"Linux version {member.before.uname}")
     faults.wait(back, GIVES_UP + BOOT_TIMEOUT)
     member.vm.wait_ssh()
-    assert member.look().uname == member.before.uname
-    expect.untouched(done, done.look())
+    assert member.collect().uname == member.before.uname
+    expect.untouched(done, done.collect())
     outcome = operator.finish(again(operator, "the new kernel tried again"))
     assert outcome.code == 0
     assert outcome.results() == {"delta": "done", "alpha": "unchanged"}

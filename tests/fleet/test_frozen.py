@@ -1,8 +1,8 @@
-"""Hosts that stop answering in the middle of a transaction: until they return they are lost, whatever became of it.
+"""Hosts that freeze in the middle of a transaction: they are lost until they return, whatever happened to it.
 
-Nobody but the collection has ssh notice that. One of them is worked on without pipelining, as when nothing is
-configured: then files of Ansible's are left on the host, and what it runs there has a terminal and ends together with
-the connection. On the other one the transaction goes on when the host does, with nobody at the other end.
+Only the collection makes ssh notice that. One host is used without pipelining, which is Ansible's default: Ansible then
+leaves files on the host, and its programs have a terminal and end with the connection. On the other host the
+transaction continues after the thaw, without a controller.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ def test_hosts_that_freeze_are_lost_and_never_called_rolled_back(fleet: Fleet, o
         assert failed["step"] == "kernel"
         assert "lost contact with the host" in failed["why"]
         assert "the host does not answer" in failed["then"]
-        # Ansible itself would have given it up, and nobody would have waited for it.
+        # Ansible itself would have dropped it as unreachable, and the run would not have waited for it.
         assert outcome.run.recap(name)["unreachable"] == 0
     expect.all_untouched(fleet, outcome.states, OTHER)
 
 
-def test_when_they_return_rollback_lets_the_transaction_end_and_puts_them_back(
+def test_when_they_return_rollback_lets_the_transaction_end_and_restores_them(
     fleet: Fleet, operator: Operator, release: Release
 ) -> None:
     for name in FROZEN:
         fleet[name].vm.thaw()
-    record = fleet[PIPELINED].look().record
+    record = fleet[PIPELINED].collect().record
     assert record is not None
-    assert record["phase"] == "installing", "there is nothing left to wait for"
+    assert record["phase"] == "installing", "the transaction has already ended"
     outcome = operator.finish(operator.start("rollback", "rollback of the lost hosts", NAMES, serial=(3,)))
     assert outcome.code == 0
     assert outcome.results() == {**dict.fromkeys(FROZEN, "undone"), OTHER: "unchanged"}
     for name in FROZEN:
-        expect.put_back(fleet[name], outcome.states[name])
-    # A rollback that comes earlier finds fewer packages, if any.
+        expect.rolled_back(fleet[name], outcome.states[name])
+    # A rollback that did not wait for the transaction would find fewer packages.
     record = outcome.states[PIPELINED].record
     assert record is not None
     assert release.packages <= set(record["packages"]["added"])

@@ -1,4 +1,4 @@
-"""The life of a fleet: told what would happen, rolled out with selftests, run again, updated, judged, taken back.
+"""The life of a fleet: check mode, a rollout with selftests, the same again, validation, an update, a rollback.
 
 The tests build on each other.
 """
@@ -18,13 +18,13 @@ from tests.fleet.rollouts import Operator, Outcome
 
 NAMES = ("alpha", "bravo")
 OURS = f"{PROFILE} thp-shrinker"
-# A selftest has a program killed for lack of memory; nothing else in a rollout does.
+# A selftest makes the OOM killer kill this program; nothing else in a rollout does.
 KILLED = "journalctl -k -b -o cat --no-pager | grep -c 'Killed process .*(thp_oom)'"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def hosts(fleet: Fleet) -> None:
-    # The selftests run on one, with as much of a machine as in the other suites.
+    # The selftests run on alpha, which is as large as in the other suites.
     fleet.start("alpha", recipe=LARGE_MEMBER)
     fleet.start("bravo")
 
@@ -34,7 +34,7 @@ def rollout(operator: Operator, title: str) -> Outcome:
 
 
 def expect_unchanged(outcome: Outcome, fleet: Fleet, result: str) -> None:
-    """Nothing was changed, by Ansible's count and by the hosts' own word."""
+    """Nothing was changed, by Ansible's count and by the hosts' states."""
     assert outcome.code == 0
     assert outcome.results() == dict.fromkeys(NAMES, result)
     for name in NAMES:
@@ -44,17 +44,17 @@ def expect_unchanged(outcome: Outcome, fleet: Fleet, result: str) -> None:
         assert not now.held
 
 
-def test_check_mode_tells_what_would_happen_and_changes_nothing(
+def test_check_mode_shows_what_would_happen_and_changes_nothing(
     fleet: Fleet, operator: Operator, release: Release
 ) -> None:
     run = operator.start("rollout", "what would happen", NAMES, words=("--check", "--diff"))
     assert run.wait() == 0
     assert not run.reported()
     for name in NAMES:
-        expect.refused(fleet[name], fleet[name].look())
-    said = run.said()
-    assert [name for name in release.packages if f"+{name}" not in said] == []
-    assert f"once: {release.uname}" in said
+        expect.refused(fleet[name], fleet[name].collect())
+    output = run.output()
+    assert [name for name in release.packages if f"+{name}" not in output] == []
+    assert f"once: {release.uname}" in output
 
 
 def test_rollout_with_selftests(fleet: Fleet, operator: Operator, release: Release) -> None:
@@ -69,7 +69,7 @@ def test_rollout_with_selftests(fleet: Fleet, operator: Operator, release: Relea
 
 @pytest.fixture(scope="module")
 def before(fleet: Fleet) -> dict[str, dict[str, Any]]:
-    """The settings the hosts had before the rollout; from now on, what counts is what it left."""
+    """The settings of the hosts before the rollout. Later tests compare with the state after it."""
     found = {name: fleet[name].before.settings for name in NAMES}
     for name in NAMES:
         fleet[name].remember()
@@ -80,7 +80,7 @@ def test_the_same_again_changes_nothing(before: dict[str, Any], fleet: Fleet, op
     expect_unchanged(rollout(operator, "the same again"), fleet, "unchanged")
 
 
-def test_validate_judges_and_changes_nothing(before: dict[str, Any], fleet: Fleet, operator: Operator) -> None:
+def test_validate_evaluates_and_changes_nothing(before: dict[str, Any], fleet: Fleet, operator: Operator) -> None:
     outcome = operator.finish(operator.start("validate", "validate", NAMES))
     expect_unchanged(outcome, fleet, "supported")
 
@@ -96,7 +96,7 @@ def test_validate_finds_a_host_that_is_not_as_it_should_be(
     assert "profile" in outcome.failure("bravo")[1]
 
 
-def test_a_kernel_that_the_distribution_brings_later_does_not_take_over(
+def test_a_kernel_that_the_distribution_installs_later_does_not_become_the_default(
     before: dict[str, Any], fleet: Fleet, operator: Operator, release: Release
 ) -> None:
     """By kernel-install, as a package of the distribution would, and of a higher version."""
@@ -107,7 +107,7 @@ def test_a_kernel_that_the_distribution_brings_later_does_not_take_over(
     member.vm.run(f"systemd-analyze compare-versions {newer} gt {release.uname}")
     member.vm.reboot()
     member.settle(OURS)
-    state = member.look()
+    state = member.collect()
     assert state.uname == release.uname
     assert state.default == member.before.default
     member.remember()
@@ -131,7 +131,7 @@ def test_rollback_undoes_all_of_it_and_nothing_else(before: dict[str, Any], flee
     assert outcome.code == 0
     assert outcome.results() == dict.fromkeys(NAMES, "undone")
     assert outcome.states["bravo"].settings == before["bravo"]
-    # What came later from somebody else stays.
+    # A kernel that somebody else installed later stays.
     found = outcome.states["alpha"].settings
     assert newer in found["modules"]
     assert without(found, newer) == before["alpha"]

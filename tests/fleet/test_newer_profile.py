@@ -1,4 +1,4 @@
-"""A newer profile for the kernel that a host has already: rolled out to it without a reboot, and taken back.
+"""A newer profile for the kernel that a host already has: rolled out without a reboot, and rolled back.
 
 The tests build on each other.
 """
@@ -60,9 +60,9 @@ def test_the_same_again_changes_nothing(member: Member, operator: Operator) -> N
     assert outcome.run.recap("alpha")["changed"] == 0
 
 
-def test_one_step_back_is_the_older_profile(member: Member, operator: Operator) -> None:
-    outcome = operator.finish(operator.start("rollback", "back to the older profile", ("alpha",)))
+def test_a_rollback_restores_the_older_profile(member: Member, operator: Operator) -> None:
+    outcome = operator.finish(operator.start("rollback", "rollback to the older profile", ("alpha",)))
     assert outcome.code == 0
     assert outcome.results() == {"alpha": "undone"}
-    expect.put_back(member, outcome.states["alpha"])
+    expect.rolled_back(member, outcome.states["alpha"])
     assert outcome.states["alpha"].boot_id == member.before.boot_id

@@ -1,4 +1,4 @@
-"""A boot partition on which there turns out to be no room for the kernel: found out before anybody boots it."""
+"""A boot partition without enough room for the kernel: the rollout notices before the reboot."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.fleet.hosts import Fleet
 from tests.fleet.rollouts import Operator
 
 
-def test_a_kernel_that_does_not_fit_is_taken_back_without_a_reboot(fleet: Fleet, operator: Operator) -> None:
+def test_a_kernel_that_does_not_fit_is_rolled_back_without_a_reboot(fleet: Fleet, operator: Operator) -> None:
     fleet.start("alpha", "bravo")
     member = fleet["alpha"]
     faults.fill(member, "/efi", leave_mib=8)
@@ -22,5 +22,5 @@ def test_a_kernel_that_does_not_fit_is_taken_back_without_a_reboot(fleet: Fleet,
     assert step == "kernel"
     assert "boot entry" in why
     assert outcome.states["alpha"].boot_id == member.before.boot_id
-    expect.put_back(member, outcome.states["alpha"])
+    expect.rolled_back(member, outcome.states["alpha"])
     expect.all_untouched(fleet, outcome.states, "bravo")

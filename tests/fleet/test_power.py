@@ -1,6 +1,6 @@
-"""Hosts that lose their power: with the kernel installed and not yet booted, and while it boots for the first time.
+"""Hosts that lose power: after the kernel was installed but before its boot, and during its first boot.
 
-The last one does not get it back, and another host of its batch is waiting meanwhile.
+The last host stays off, while another host of its batch waits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.fleet.hosts import Fleet, Member
 from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator, Outcome
 
-# From the start of the new kernel, so long nobody may come before it gives up: enough for one reboot, not for two.
+# The new kernel waits this long for its confirmation: enough for one reboot, not for two.
 GIVES_UP = 180
 
 
@@ -26,7 +26,7 @@ def member(fleet: Fleet) -> Member:
 
 
 def rollout(operator: Operator, title: str, member: Member, moment: Callable[[], bool]) -> Outcome:
-    """Roll out, cut the power at a moment, and give it back."""
+    """Roll out, cut the power at a moment, and turn it on again."""
     run = operator.start("rollout", title, ("alpha", "bravo"))
     run.until(moment, "the power goes")
     member.vm.power_off()
@@ -34,19 +34,19 @@ def rollout(operator: Operator, title: str, member: Member, moment: Callable[[],
     return operator.finish(run)
 
 
-def expect_back(outcome: Outcome, fleet: Fleet, member: Member) -> None:
+def expect_rolled_back(outcome: Outcome, fleet: Fleet, member: Member) -> None:
     assert outcome.code == 2
     assert outcome.report["state"] == "stopped"
     assert outcome.results() == {"alpha": "rolled-back", "bravo": "not-reached"}
     assert outcome.failure("alpha")[0] == "kernel"
     assert outcome.states["alpha"].boot_id != member.before.boot_id
-    expect.put_back(member, outcome.states["alpha"])
+    expect.rolled_back(member, outcome.states["alpha"])
     expect.all_untouched(fleet, outcome.states, "bravo")
 
 
 def test_between_install_and_reboot(fleet: Fleet, member: Member, operator: Operator, release: Release) -> None:
     outcome = rollout(operator, "power lost after install", member, faults.announced(member, "installed"))
-    expect_back(outcome, fleet, member)
+    expect_rolled_back(outcome, fleet, member)
     assert "lost contact with the host" in outcome.failure("alpha")[1]
     # It was installed, and had not been started.
     record = outcome.states["alpha"].record
@@ -58,14 +58,14 @@ def test_between_install_and_reboot(fleet: Fleet, member: Member, operator: Oper
 def test_while_it_boots_for_the_first_time(fleet: Fleet, member: Member, operator: Operator, release: Release) -> None:
     moment = faults.console(member, f"Linux version {release.uname}")
     outcome = rollout(operator, "power lost during the reboot", member, moment)
-    expect_back(outcome, fleet, member)
+    expect_rolled_back(outcome, fleet, member)
     assert f"the host came back with {member.before.uname}" in outcome.failure("alpha")[1]
 
 
-def test_a_host_that_stays_away_takes_no_other_one_of_its_batch_with_it(
+def test_a_host_that_stays_off_does_not_fail_another_one_of_its_batch(
     fleet: Fleet, member: Member, operator: Operator, release: Release
 ) -> None:
-    """With one fork, the host that is rebooted first is alone with its new kernel until the other one is given up."""
+    """With one fork, nobody contacts the host that rebooted first until the run gives up the other one."""
     gone = fleet["bravo"]
     moment = faults.console(gone, f"Linux version {release.uname}")
     run = operator.start(
@@ -86,4 +86,4 @@ def test_a_host_that_stays_away_takes_no_other_one_of_its_batch_with_it(
     step, why = outcome.failure("bravo")
     assert (step, "the host did not come back after the reboot" in why) == ("kernel", True), why
     gone.restart()
-    assert gone.look().uname == gone.before.uname
+    assert gone.collect().uname == gone.before.uname

@@ -1,4 +1,4 @@
-"""What is wrong before anything is changed: the host is refused and as it was, the run says why and goes no further."""
+"""Problems before anything is changed: the host is refused and unchanged, and the run says why and stops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = (FAILING, *OTHERS)
 
 @pytest.fixture
 def member(fleet: Fleet) -> Member:
-    """The host that will be refused; all of them are as new."""
+    """The host that will be refused; all hosts are unchanged."""
     fleet.refresh(*NAMES)
     return fleet[FAILING]
 
@@ -28,7 +28,7 @@ def rollout(operator: Operator, title: str, **variables: object) -> Outcome:
 
 
 def expect_refused(outcome: Outcome, fleet: Fleet, *reasons: str) -> None:
-    """The first host is refused for these reasons, nothing of it is changed, and the others were never come to."""
+    """The first host is refused for these reasons and unchanged, and the others were never reached."""
     assert outcome.code == 2
     assert outcome.report["state"] == "stopped"
     assert outcome.results() == {FAILING: "refused", **dict.fromkeys(OTHERS, "not-reached")}
@@ -57,7 +57,7 @@ def test_no_room_on_the_boot_partition(fleet: Fleet, member: Member, operator: O
 
 @pytest.fixture
 def other_dnf(member: Member) -> Iterator[None]:
-    """A transaction of somebody else's, in the middle of which a package takes its time."""
+    """Another transaction, in the middle of which a package is slow."""
     faults.slow_package(member)
     member.vm.run("systemd-run --quiet --unit=lab-dnf dnf -y install /root/slow.rpm")
     member.vm.run("timeout 120 sh -c 'until [ -e /run/slow-began ]; do sleep 0.5; done'", timeout=150)
@@ -65,7 +65,7 @@ def other_dnf(member: Member) -> Iterator[None]:
     yield
     member.vm.run("touch /run/slow-may-end")
     member.vm.run("timeout 120 sh -c 'while systemctl -q is-active lab-dnf; do sleep 0.5; done'", timeout=150)
-    assert member.vm.run("rpm -q lab-slow", check=False).code == 0, "the other transaction was not let alone"
+    assert member.vm.run("rpm -q lab-slow", check=False).code == 0, "the other transaction was disturbed"
     member.remember()
 
 
@@ -77,12 +77,12 @@ def test_another_dnf_in_the_middle_of_its_transaction(
 
 
 def test_tuned_is_missing(fleet: Fleet, member: Member, operator: Operator) -> None:
-    place = member.vm.run("command -v tuned-adm").text
-    member.vm.run(f"mv {place} /root/tuned-adm")
+    program = member.vm.run("command -v tuned-adm").text
+    member.vm.run(f"mv {program} /root/tuned-adm")
     member.remember()
     outcome = rollout(operator, "tuned is missing")
     expect_refused(outcome, fleet, "tuned-adm is missing", "reinstall tuned")
-    member.vm.run(f"mv /root/tuned-adm {place}")
+    member.vm.run(f"mv /root/tuned-adm {program}")
     member.remember()
 
 
@@ -94,7 +94,7 @@ def test_a_health_command_that_cannot_be_run(fleet: Fleet, member: Member, opera
 
 
 def test_a_host_that_does_not_answer(fleet: Fleet, member: Member, operator: Operator) -> None:
-    """Last: its host is another one after it was started again."""
+    """Last, because the host has rebooted afterwards."""
     member.vm.power_off()
     outcome = rollout(operator, "unreachable from the start", preflight_connect_timeout=10)
     assert outcome.code == 2
@@ -104,6 +104,6 @@ def test_a_host_that_does_not_answer(fleet: Fleet, member: Member, operator: Ope
     assert (step, "the host does not answer" in why) == ("preflight", True)
     expect.all_untouched(fleet, outcome.states, *OTHERS)
     member.restart()
-    state = member.look()
+    state = member.collect()
     assert (state.uname, state.default, state.record) == (member.before.uname, member.before.default, None)
     assert state.settings["packages"] == member.before.settings["packages"]

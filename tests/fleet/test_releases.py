@@ -1,7 +1,7 @@
-"""A second rollout, to a newer release that was published meanwhile, and both ways back.
+"""A second rollout, to a newer release that was published meanwhile, and both kinds of rollback.
 
-The tests build on each other: two hosts go from the first release to the second; one goes back by one step, the other
-all the way.
+The tests build on each other: two hosts get the first release and then the second; one is rolled back by one rollout,
+the other by both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def second(release: Release) -> Release:
 
 @pytest.fixture(scope="module")
 def first(fleet: Fleet, operator: Operator, release: Release, published: Published) -> dict[str, State]:
-    """What the hosts were like before any rollout; they are on the first release now, and the second is published."""
+    """The states of the hosts before any rollout. Now they run the first release, and the second is published."""
     directory = second_release.build()
     fleet.start(*NAMES)
     found = {name: fleet[name].before for name in NAMES}
@@ -45,7 +45,7 @@ def first(fleet: Fleet, operator: Operator, release: Release, published: Publish
     return found
 
 
-def test_the_newer_release_takes_the_place_of_the_first(
+def test_the_newer_release_replaces_the_first(
     first: dict[str, State], fleet: Fleet, operator: Operator, release: Release, second: Release
 ) -> None:
     outcome = operator.finish(operator.start("rollout", "second release", NAMES))
@@ -58,21 +58,23 @@ def test_the_newer_release_takes_the_place_of_the_first(
         assert record["previous"]["target"]["uname"] == release.uname
 
 
-def test_one_step_back_is_the_first_release(first: dict[str, State], fleet: Fleet, operator: Operator) -> None:
-    other = fleet["bravo"].look()
-    outcome = operator.finish(operator.start("rollback", "one step back", ("alpha",)))
+def test_a_rollback_leads_to_the_first_release(first: dict[str, State], fleet: Fleet, operator: Operator) -> None:
+    other = fleet["bravo"].collect()
+    outcome = operator.finish(operator.start("rollback", "rollback to the first release", ("alpha",)))
     assert outcome.code == 0
     assert outcome.results() == {"alpha": "undone"}
-    expect.put_back(fleet["alpha"], outcome.states["alpha"])
-    assert fleet["bravo"].look() == other
+    expect.rolled_back(fleet["alpha"], outcome.states["alpha"])
+    assert fleet["bravo"].collect() == other
 
 
-def test_all_the_way_back_is_the_kernel_before_both(first: dict[str, State], fleet: Fleet, operator: Operator) -> None:
-    other = fleet["alpha"].look()
+def test_a_rollback_to_the_original_leads_to_the_kernel_before_both(
+    first: dict[str, State], fleet: Fleet, operator: Operator
+) -> None:
+    other = fleet["alpha"].collect()
     variables = {"rollback_to": "original"}
-    outcome = operator.finish(operator.start("rollback", "all the way back", ("bravo",), variables=variables))
+    outcome = operator.finish(operator.start("rollback", "rollback to the original", ("bravo",), variables=variables))
     assert outcome.code == 0
     assert outcome.results() == {"bravo": "undone"}
     assert outcome.states["bravo"].settings == first["bravo"].settings
     assert not outcome.states["bravo"].held
-    assert fleet["alpha"].look() == other
+    assert fleet["alpha"].collect() == other

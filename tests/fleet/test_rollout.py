@@ -51,7 +51,7 @@ def test_a_repository_that_somebody_else_signed_is_refused(
     assert step == "preflight"
     assert "the repository cannot be used" in why
     assert "Bad GPG signature" in why
-    assert f"1 host failed, 0 allowed; {FAILING}: refused, preflight failed" in outcome.run.said()
+    assert f"1 host failed, 0 allowed; {FAILING}: refused, preflight failed" in outcome.run.output()
     expect.refused(fleet[FAILING], outcome.states[FAILING])
     expect.all_untouched(fleet, outcome.states, NEXT)
 
@@ -71,7 +71,7 @@ def test_a_kernel_that_panics_leads_back_to_the_old_one(rollout: Run, fleet: Fle
     assert step == "kernel"
     assert f"the host came back with {member.before.uname}" in why
     assert outcome.states[FAILING].boot_id != member.before.boot_id
-    expect.put_back(member, outcome.states[FAILING])
+    expect.rolled_back(member, outcome.states[FAILING])
     expect.all_untouched(fleet, outcome.states, NEXT)
 
 

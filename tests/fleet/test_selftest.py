@@ -10,12 +10,12 @@ from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator
 
 PROGRAM = "/usr/libexec/kselftests/thp/thp_knobs"
-# The first test of the program does run, and is reported as one that failed; all others as they are.
+# Runs the real program, but reports its first test as failed.
 FAILS = ('/root/thp_knobs "$@" | sed "s/^ok 1 /not ok 1 /"', "exit 1")
-APPLIED = "kernel_thp.fleet.profile : Apply the profile, and have it verified"
+APPLIED = "kernel_thp.fleet.profile : Apply and verify the profile"
 
 
-def test_one_failed_selftest_takes_its_host_back_and_ends_the_rollout_after_the_batch(
+def test_one_failed_selftest_rolls_its_host_back_and_ends_the_rollout_after_the_batch(
     fleet: Fleet, operator: Operator, release: Release
 ) -> None:
     fleet.start("alpha", "bravo", "charlie")
@@ -37,6 +37,6 @@ def test_one_failed_selftest_takes_its_host_back_and_ends_the_rollout_after_the_
     step, why = outcome.failure("alpha")
     assert step == "gate"
     assert re.search(r"\bknobs\.\w+: fail", why), why
-    expect.put_back(member, outcome.states["alpha"])
+    expect.rolled_back(member, outcome.states["alpha"])
     expect.rolled_out(fleet["bravo"], outcome.states["bravo"], release)
     expect.all_untouched(fleet, outcome.states, "charlie")

@@ -1,6 +1,6 @@
-"""Hosts that an earlier run left out of service, and one that could not go back: what the next run makes of them.
+"""What the next run does with hosts that an earlier run left out of service, or could not roll back.
 
-The tests build on each other: one host goes through all of it.
+The tests build on each other and use one host.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ def member(fleet: Fleet) -> Member:
 
 @pytest.fixture(scope="module")
 def first(member: Member) -> State:
-    """What the host was like before all."""
+    """The state of the host before all tests."""
     return member.before
 
 
 def play(operator: Operator, balancer: Balancer, playbook: str, title: str) -> tuple[Outcome, State, list[str]]:
-    """Run a playbook; return what it came to, what the host is like, and what the balancer was asked meanwhile."""
+    """Run a playbook; return its outcome, the state of the host, and the calls to the balancer."""
     known = len(balancer.calls())
     outcome = operator.finish(operator.start(playbook, title, (NAME,), variables=balancer.variables()))
     return outcome, outcome.states[NAME], [action for action, _ in balancer.calls()[known:]]
 
 
 def expect_out_of_service(state: State) -> None:
-    """It is as it was before the rollout, but for this, and another run may take it over."""
+    """It is out of service but otherwise as before the rollout, and another run may take it over."""
     assert state.record is not None
     assert (state.record["phase"], state.record.get("drained")) == ("rolled-back", True)
     assert not state.held
 
 
-def test_a_host_in_the_middle_goes_back_if_it_cannot_go_on(
+def test_a_host_in_the_middle_is_rolled_back_if_it_cannot_continue(
     member: Member, first: State, balancer: Balancer, operator: Operator, fleet: Fleet, tmp_path: Path
 ) -> None:
     variables = {**balancer.variables(), "gate_soak_seconds": 600}
@@ -62,70 +62,70 @@ def test_a_host_in_the_middle_goes_back_if_it_cannot_go_on(
     assert balancer.calls() == [("drain", NAME), ("undrain", NAME)], "it soaks in service"
     with repo.served(repositories.with_foreign_metadata(tmp_path / "repo")) as url:
         member.host.use_repository(url)
-        outcome, state, asked = play(operator, balancer, "rollout", "the repository is down")
+        outcome, state, calls = play(operator, balancer, "rollout", "the repository is down")
     member.host.use_repository(fleet.repository)
     assert outcome.code == 2
     assert outcome.result(NAME) == "rolled-back"
     step, why = outcome.failure(NAME)
     assert (step, "the repository cannot be used" in why) == ("preflight", True), why
-    expect.put_back(member, state)
-    assert asked == ["drain", "undrain"]
+    expect.rolled_back(member, state)
+    assert calls == ["drain", "undrain"]
 
 
-def test_a_host_that_cannot_return_before_its_soak_goes_back(
+def test_a_host_that_cannot_return_to_service_before_its_soak_is_rolled_back(
     member: Member, first: State, balancer: Balancer, operator: Operator
 ) -> None:
     balancer.refuse(NAME)
-    outcome, state, asked = play(operator, balancer, "rollout", "undrain fails")
+    outcome, state, calls = play(operator, balancer, "rollout", "undrain fails")
     assert outcome.code == 2
     assert outcome.result(NAME) == "failed"
     assert outcome.failure(NAME) == ("soak", "the undrain command ended with 1")
     assert state.settings == first.settings
     expect_out_of_service(state)
-    assert asked == ["drain"]
+    assert calls == ["drain"]
 
 
 def test_the_next_rollout_brings_it_back_into_service(
     member: Member, balancer: Balancer, operator: Operator, release: Release
 ) -> None:
     balancer.refuse(NAME, False)
-    outcome, state, asked = play(operator, balancer, "rollout", "undrain is mended")
+    outcome, state, calls = play(operator, balancer, "rollout", "undrain is fixed")
     assert outcome.code == 0
     assert outcome.result(NAME) == "done"
     expect.rolled_out(member, state, release)
-    assert asked == ["drain", "undrain"]
+    assert calls == ["drain", "undrain"]
 
 
 def test_without_its_old_kernel_a_host_that_works_is_left_alone(
     member: Member, first: State, balancer: Balancer, operator: Operator
 ) -> None:
-    """By rollback.yml, and by a rollout that finds it ill and might have to go back."""
+    """By rollback.yml, and by a rollout that finds it unhealthy and might have to roll it back."""
     member.vm.run(f"mkdir /root/entry && mv /efi/loader/entries/lab-{first.uname}*.conf /root/entry/")
     for playbook, spoil in (("rollback", "true"), ("rollout", "tuned-adm off")):
         member.vm.run(spoil)
         member.remember()
-        outcome, state, asked = play(operator, balancer, playbook, f"{playbook} without the old kernel")
+        outcome, state, calls = play(operator, balancer, playbook, f"{playbook} without the old kernel")
         assert outcome.code == 2
         assert outcome.result(NAME) == "refused"
         assert f"the old kernel {first.uname} cannot be started any more" in outcome.failure(NAME)[1]
         now, before = state, member.before
         assert (now.settings, now.boot_id, now.record) == (before.settings, before.boot_id, before.record)
         assert not state.held
-        assert asked == []
+        assert calls == []
     member.vm.run(f"mv /root/entry/* /efi/loader/entries/ && tuned-adm profile {PROFILE} thp-shrinker")
 
 
-def test_a_host_that_is_back_and_out_of_service_is_told_so(
+def test_a_rollback_that_leaves_a_host_out_of_service_records_it(
     member: Member, first: State, balancer: Balancer, operator: Operator
 ) -> None:
     balancer.refuse(NAME)
-    outcome, state, asked = play(operator, balancer, "rollback", "undrain fails after the rollback")
+    outcome, state, calls = play(operator, balancer, "rollback", "undrain fails after the rollback")
     assert outcome.code == 2
     assert outcome.result(NAME) == "failed"
     assert "the undrain command ended with 1" in outcome.failure(NAME)[1]
     assert state.settings == first.settings
     expect_out_of_service(state)
-    assert asked == ["drain"]
+    assert calls == ["drain"]
 
 
 def test_the_next_rollback_brings_it_back_into_service_and_the_one_after_has_nothing_to_do(
@@ -133,15 +133,15 @@ def test_the_next_rollback_brings_it_back_into_service_and_the_one_after_has_not
 ) -> None:
     balancer.refuse(NAME, False)
     member.remember()
-    outcome, state, asked = play(operator, balancer, "rollback", "undrain is mended after the rollback")
+    outcome, state, calls = play(operator, balancer, "rollback", "undrain is fixed after the rollback")
     assert outcome.code == 0
     assert outcome.result(NAME) == "undone"
-    assert asked == ["undrain"]
+    assert calls == ["undrain"]
     assert state.boot_id == member.before.boot_id
-    expect.put_back(member, state)
-    outcome, state, asked = play(operator, balancer, "rollback", "nothing left to undo")
+    expect.rolled_back(member, state)
+    outcome, state, calls = play(operator, balancer, "rollback", "nothing left to undo")
     assert outcome.code == 0
     assert outcome.result(NAME) == "unchanged"
     assert outcome.run.recap(NAME)["changed"] == 0
-    assert asked == []
-    expect.put_back(member, state)
+    assert calls == []
+    expect.rolled_back(member, state)

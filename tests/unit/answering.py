@@ -28,13 +28,13 @@ Result = dict[str, Any]
 def main(folder: str, words: list[str]) -> None:
     """Answer as a module does, one that Ansible made a program of."""
     host = Host(Path(folder))
-    module, told = (WRAPPER, {ARGS: {}}) if words else called(sys.stdin.read())
-    given = {name: value for name, value in told[ARGS].items() if not name.startswith("_")}
+    module, arguments = (WRAPPER, {ARGS: {}}) if words else called(sys.stdin.read())
+    given = {name: value for name, value in arguments[ARGS].items() if not name.startswith("_")}
     host.noted(module, given)
     if module in host.like["says"]:
         print(json.dumps(host.like["says"][module]))
     elif module == "record":
-        keep(host, told)
+        keep(host, arguments)
     else:
         print(json.dumps(ANSWERS.get(module, did)(host, {**given, "words": words})))
 
@@ -43,11 +43,11 @@ def called(program: str) -> tuple[str, Result]:
     """Return which module a program is, and what Ansible gives it."""
     calls = (node for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Call))
     words = (word.value for call in calls for word in call.keywords if word.arg == "params")
-    told = dict(json.loads(ast.literal_eval(next(words))))
-    return str(told[ARGS]["_ansible_module_name"]).rpartition(".")[2], told
+    arguments = dict(json.loads(ast.literal_eval(next(words))))
+    return str(arguments[ARGS]["_ansible_module_name"]).rpartition(".")[2], arguments
 
 
-def keep(host: Host, told: Result) -> None:
+def keep(host: Host, arguments: Result) -> None:
     """Run the module with this folder in place of the machine's, and what the host is like in place of the machine."""
     from ansible.module_utils import basic
     from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
@@ -63,7 +63,7 @@ def keep(host: Host, told: Result) -> None:
     snapshot.before = lambda: {**BEFORE, "uname": uname}
     undo.hindrances = undo.remains = lambda record: []
     os.geteuid = lambda: 0
-    basic._ANSIBLE_ARGS, basic._ANSIBLE_PROFILE = json.dumps(told).encode(), "legacy"
+    basic._ANSIBLE_ARGS, basic._ANSIBLE_PROFILE = json.dumps(arguments).encode(), "legacy"
     runpy.run_module(MODULE, run_name="__main__")
 
 
@@ -89,13 +89,13 @@ def boot(host: Host, given: Result) -> Result:
     return {"changed": True, "reboot": False, "boot_id": BOOT_ID}
 
 
-def judge(host: Host, given: Result) -> Result:
+def evaluate(host: Host, given: Result) -> Result:
     from ansible_collections.kernel_thp.fleet.plugins.module_utils import kernel_log
 
     problems = kernel_log.splats(host.like["log"], given.get("allowed", []))
     validated = {"kernel": {"uname": host.like["uname"]}, "verdict": "supported"}
-    said = {"problems": problems, "validate": validated, "counters": COUNTERS, "boot_id": BOOT_ID}
-    return {**said, "failed": bool(problems) and given.get("fail", True), "msg": " / ".join(problems)}
+    found = {"problems": problems, "validate": validated, "counters": COUNTERS, "boot_id": BOOT_ID}
+    return {**found, "failed": bool(problems) and given.get("fail", True), "msg": " / ".join(problems)}
 
 
 def async_wrapper(_host: Host, given: Result) -> Result:
@@ -107,4 +107,4 @@ def async_status(_host: Host, _given: Result) -> Result:
     return {"started": 1, "finished": 1, "figures": {}, "counters": COUNTERS, "boot_id": BOOT_ID}
 
 
-ANSWERS = {each.__name__: each for each in (host_info, repository, boot, judge, async_wrapper, async_status)}
+ANSWERS = {each.__name__: each for each in (host_info, repository, boot, evaluate, async_wrapper, async_status)}

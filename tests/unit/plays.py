@@ -40,7 +40,7 @@ def there(folder: Path, first: str = ":") -> Variables:
 @dataclass(frozen=True)
 class Played:
     code: int
-    said: str
+    output: str
     reports: Path
 
     def runs(self) -> list[Path]:

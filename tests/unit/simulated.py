@@ -94,7 +94,7 @@ class Host:
         with (self.folder / "asked").open("a") as log:
             log.write(json.dumps([module, given]) + "\n")
 
-    def asked(self, module: str) -> list[dict[str, Any]]:
+    def calls(self, module: str) -> list[dict[str, Any]]:
         """Return what a module was given, each time."""
         path = self.folder / "asked"
         calls = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -31,7 +31,7 @@ def test_a_line_that_is_allowed_leaves_a_host_done(ansible: Mapping[str, str], t
     played = play(ansible, tmp_path, {"h1": variables}, "rollout")
     assert played.results() == {"h1": "unchanged"}
     assert played.code == 0
-    assert host.asked("record") == [], "nobody held it, and nothing was begun"
+    assert host.calls("record") == [], "nobody held it, and nothing was begun"
 
 
 # Out of service
@@ -58,7 +58,7 @@ def test_a_rollout_that_cannot_take_a_host_into_service_does_not_say_that_it_is(
         assert WAYLESS in played.failed(phase)["why"]
         assert host.record["drained"]
         assert not host.is_held
-    # Before it does anything to it, so it goes back all the way.
+    # Before it changes anything, so the host is rolled back completely.
     assert played.failed("booted")["step"] == "preflight"
     assert hosts["booted"].record["phase"] == "rolled-back"
     assert hosts["done"].record["phase"] == "done"
@@ -78,7 +78,7 @@ def test_a_rollback_that_cannot_take_a_host_into_service_does_not_say_that_it_is
     assert [host.record["phase"] for host in (left, returning)] == ["rolled-back", "rolled-back"]
     assert [host.record.get("drained", False) for host in (left, returning)] == [True, False]
     assert not left.is_held and not returning.is_held
-    assert len(returning.asked("command")) == 1
+    assert len(returning.calls("command")) == 1
 
 
 # Held

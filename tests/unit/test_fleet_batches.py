@@ -19,20 +19,19 @@ def test_hosts_with_different_directories_for_reports_are_not_rolled_out_to(
     hosts = {"h1": GONE, "h2": {**GONE, DIRECTORY: str(tmp_path / "other")}, "h3": GONE}
     played = play(ansible, tmp_path, hosts, "rollout", "-e", "fleet_max_failed=2")
     assert played.code == 2
-    assert (
-        f"a run has one directory for reports: it would be {played.reports}, but h2 has {tmp_path}/other" in played.said
-    )
+    message = f"a run has one directory for reports: it would be {played.reports}, but h2 has {tmp_path}/other"
+    assert message in played.output
     assert not list(tmp_path.glob("*/*/run.json"))
 
 
 def test_a_directory_is_settled_once_for_a_run(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    """Each look at the variable gives another one, as with a date in it that changes in the middle of the rollout."""
+    """Each evaluation of the variable gives another one, as with a date in it that changes during the rollout."""
     another = f"{{{{ lookup('ansible.builtin.pipe', 'mktemp -u {tmp_path}/reports/XXXXXX') }}}}"
     hosts = dict.fromkeys(("h1", "h2"), GONE)
     words = ("-e", "fleet_max_failed=1", "-e", '{"fleet_serial": [1]}')
     played = play(ansible, tmp_path, hosts, "rollout", *words, variables={DIRECTORY: another})
     assert played.code == 2
-    assert "2 hosts failed, 1 allowed" in played.said
+    assert "2 hosts failed, 1 allowed" in played.output
     (report,) = (tmp_path / "reports").glob("*/2*Z-*/report.json")
     assert json.loads(report.read_text())["counts"] == {"unreachable": 2}
 
@@ -44,7 +43,7 @@ def test_each_play_of_a_command_is_counted_by_itself(ansible: Mapping[str, str],
     playbook.write_text(json.dumps(plays))
     played = play(ansible, tmp_path, hosts, playbook, "-e", "fleet_max_failed=1")
     assert played.code == 2, "no run that left a host behind ends well"
-    assert "1 host failed, 1 allowed; h2: unreachable" in played.said
+    assert "1 host failed, 1 allowed; h2: unreachable" in played.output
     found = [json.loads((folder / "report.json").read_text()) for folder in played.runs()]
     assert [(run["state"], run["counts"]) for run in found] == [
         ("finished", {"supported": 1}),
@@ -62,7 +61,7 @@ def test_a_host_of_which_ansible_can_make_nothing_has_failed(
     words = ("-e", "fleet_max_failed=1", "-e", '{"fleet_serial": [2, 1]}')
     played = play(ansible, tmp_path, hosts, "rollout", *words)
     assert played.code == 2
-    assert "2 hosts failed, 1 allowed" in played.said
+    assert "2 hosts failed, 1 allowed" in played.output
     expected = {"h1": "unreachable", "h2": "unreachable", "h3": "not-reached", broken: "failed"}
     assert played.results() == expected
     assert played.failed(broken)["why"].startswith("Ansible dropped it")
@@ -73,7 +72,7 @@ def test_the_last_host_of_all_counts_when_ansible_dropped_it(ansible: Mapping[st
     hosts = {"h1": there(tmp_path), "h2": {**GONE, "ansible_host": "{{ nowhere }}"}}
     played = play(ansible, tmp_path, hosts, "validate", "-e", "fleet_max_failed=1")
     assert played.code == 2
-    assert "1 host failed, 1 allowed; h2: failed, start failed: Ansible dropped it" in played.said
+    assert "1 host failed, 1 allowed; h2: failed, start failed: Ansible dropped it" in played.output
     assert played.report()["state"] == "finished"
     assert played.results() == {"h1": "supported", "h2": "failed"}
 
@@ -86,7 +85,7 @@ def test_check_mode_leaves_nothing_and_follows_nothing(ansible: Mapping[str, str
     own = {**ansible, "TMPDIR": str(everybodys), "ANSIBLE_LOCAL_TEMP": str(tmp_path / "local")}
     played = play(own, tmp_path, {"h1": there(tmp_path)}, "validate", "--check", "-v")
     assert played.code == 0
-    assert "1 hosts, none failed" in played.said
+    assert "1 hosts, none failed" in played.output
     assert [path.name for path in everybodys.iterdir()] == ["kernel-thp-check"]
     assert list((tmp_path / "local").iterdir()) == []
     assert not played.reports.exists()

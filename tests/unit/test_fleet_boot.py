@@ -57,11 +57,11 @@ def test_of_several_entries_the_one_named_after_the_kernel_counts(tmp_path: Path
     assert bls.find(other.parent, THP).file == f"lab-{THP}.conf"
 
 
-@pytest.mark.parametrize("told", ["", "+3", "+2-1"])
+@pytest.mark.parametrize("tries", ["", "+3", "+2-1"])
 @pytest.mark.parametrize("later", ["", "+3", "+2-1", "+0-3", "+13-0"])
 @pytest.mark.parametrize("uname", [STOCK, THP])
-def test_the_pattern_finds_the_entry_whatever_becomes_of_its_tries(uname: str, told: str, later: str) -> None:
-    wanted = bls.pattern(bls.parse(f"lab-{uname}{told}.conf", ""))
+def test_the_pattern_finds_the_entry_whatever_becomes_of_its_tries(uname: str, tries: str, later: str) -> None:
+    wanted = bls.pattern(bls.parse(f"lab-{uname}{tries}.conf", ""))
     # As systemd-boot does: of names in small letters, by rules that are fnmatch's.
     assert fnmatch.fnmatchcase(f"lab-{uname}{later}.conf".lower(), wanted.lower())
 
@@ -134,15 +134,15 @@ blscfg
 
 @pytest.fixture
 def grub_host(tmp_path: Path) -> Grub:
-    place = tmp_path / "boot" / "grub2"
-    place.mkdir(parents=True)
-    (place / "grub.cfg").write_text(CONFIG)
+    directory = tmp_path / "boot" / "grub2"
+    directory.mkdir(parents=True)
+    (directory / "grub.cfg").write_text(CONFIG)
     make_entry(tmp_path / "boot", STOCK)
     make_entry(tmp_path / "boot", THP)
     editenv = shutil.which("grub2-editenv") or shutil.which("grub-editenv")
     assert editenv, "run `make deps`: GRUB's own program is not here"
-    subprocess.run([editenv, str(place / "grubenv"), "create"], check=True)
-    return Grub(tmp_path, editenv, place)
+    subprocess.run([editenv, str(directory / "grubenv"), "create"], check=True)
+    return Grub(tmp_path, editenv, directory)
 
 
 def test_grub_boots_once_and_forgets(grub_host: Grub) -> None:
@@ -181,14 +181,14 @@ def test_the_guard_takes_the_default_back_from_a_kernel_that_was_added(grub_host
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "message"),
     [("blscfg", "BLS entries"), ("saved_entry", "saved default"), ("next_entry", "one-time boots")],
 )
-def test_grub_that_cannot_do_it_says_so(grub_host: Grub, word: str, said: str) -> None:
+def test_grub_that_cannot_do_it_says_so(grub_host: Grub, word: str, message: str) -> None:
     assert grub_host.problems() == []
     grub_host.config.write_text(CONFIG.replace(word, "x"))
     (problem,) = grub_host.problems()
-    assert said in problem
+    assert message in problem
 
 
 @pytest.mark.parametrize(("default", "problems"), [("saved", 0), ("0", 1), ("lab-menu-entry", 1)])
@@ -239,12 +239,12 @@ def test_the_file_system_of_a_path_is_found() -> None:
 @pytest.fixture
 def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What stands for the host's own: this machine's is not to be told anything. Returns what it was asked."""
-    program, asked = tmp_path / "bin" / "systemctl", tmp_path / "asked"
+    program, log = tmp_path / "bin" / "systemctl", tmp_path / "log"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')
+    program.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    return asked
+    return log
 
 
 def test_the_trial_leaves_units_for_the_marked_boot_only_and_takes_them_away(tmp_path: Path, systemctl: Path) -> None:

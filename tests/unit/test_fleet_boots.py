@@ -40,22 +40,22 @@ def reach(
 
 
 def test_a_host_that_answers_is_sent_no_program(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    said, looked = reach(ansible, tmp_path, times=0, timeout=60, python="/nonexistent")
-    assert "h1 | SUCCESS" in said
-    assert looked == 1
+    output, tries = reach(ansible, tmp_path, times=0, timeout=60, python="/nonexistent")
+    assert "h1 | SUCCESS" in output
+    assert tries == 1
 
 
 def test_a_host_that_is_shutting_down_is_waited_for(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    said, looked = reach(ansible, tmp_path, times=1, timeout=60)
-    assert "h1 | SUCCESS" in said
-    assert looked == 2
+    output, tries = reach(ansible, tmp_path, times=1, timeout=60)
+    assert "h1 | SUCCESS" in output
+    assert tries == 2
 
 
 def test_a_host_that_does_not_come_to_an_end_does_not_answer(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    said, _ = reach(ansible, tmp_path, times=1000, timeout=2)
-    assert "h1 | FAILED" in said
-    assert "the host does not answer: it is shutting down" in said
-    assert '"lost_contact": true' in said
+    output, _ = reach(ansible, tmp_path, times=1000, timeout=2)
+    assert "h1 | FAILED" in output
+    assert "the host does not answer: it is shutting down" in output
+    assert '"lost_contact": true' in output
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def phase(host: Host, name: str) -> None:
     host.store.write(record, phase=name)
 
 
-def test_a_kernel_that_died_after_it_was_judged_is_not_kept(host: Host) -> None:
+def test_a_kernel_that_died_after_it_was_evaluated_is_not_kept(host: Host) -> None:
     phase(host, records.BOOTED)
     with pytest.raises(Problem, match=rf"the host came back with {OLD}: .* was not started, or died"):
         host.keep(NEW, 1)
@@ -88,16 +88,16 @@ def test_a_kernel_that_died_after_it_was_judged_is_not_kept(host: Host) -> None:
 
 def test_the_way_back_leads_to_another_boot(host: Host) -> None:
     phase(host, records.ROLLING_BACK)
-    host.expect_back("b1")
+    host.expect_old_kernel("b1")
     with pytest.raises(Problem, match="has not rebooted"):
-        host.expect_back("b2")
+        host.expect_old_kernel("b2")
 
 
 def test_the_way_back_leads_to_the_old_kernel(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     phase(host, records.ROLLING_BACK)
     monkeypatch.setattr(snapshot, "uname", lambda: NEW)
     with pytest.raises(Problem, match=rf"came back with {NEW.replace('+', '.')}, not with {OLD}"):
-        host.expect_back("b1")
+        host.expect_old_kernel("b1")
 
 
 def test_the_boot_in_which_the_kernel_was_armed_is_not_its_own(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,9 @@ def test_every_variable_of_a_role_has_default_specification_and_documentation(ro
     defaults = load(role, "defaults", "main.yml")
     assert set(defaults) == set(options(role))
     assert all(name.startswith(f"{role}_") for name in defaults)
-    told = re.findall(r"^\| `(\w+)` \|", (collection.SOURCE / "roles" / role / "README.md").read_text(), re.MULTILINE)
-    assert set(defaults) <= set(told)
+    readme = (collection.SOURCE / "roles" / role / "README.md").read_text()
+    documented = re.findall(r"^\| `(\w+)` \|", readme, re.MULTILINE)
+    assert set(defaults) <= set(documented)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -123,11 +124,11 @@ def test_galaxy_takes_the_collection_and_installs_it(ansible: Mapping[str, str],
     done = run(ansible, "ansible-galaxy", "collection", "build", "--output-path", str(tmp_path), str(collection.SOURCE))
     assert done.returncode == 0, done.stderr
     (archive,) = tmp_path.glob("kernel_thp-fleet-*.tar.gz")
-    place = tmp_path / "installed"
-    alone = {**ansible, "ANSIBLE_COLLECTIONS_PATH": str(place)}
-    done = run(alone, "ansible-galaxy", "collection", "install", "--offline", "-p", str(place), str(archive))
+    target = tmp_path / "installed"
+    alone = {**ansible, "ANSIBLE_COLLECTIONS_PATH": str(target)}
+    done = run(alone, "ansible-galaxy", "collection", "install", "--offline", "-p", str(target), str(archive))
     assert done.returncode == 0, done.stderr
-    assert not list((place / "ansible_collections").glob("**/*.pyc"))
+    assert not list((target / "ansible_collections").glob("**/*.pyc"))
     done = run(alone, "ansible-playbook", "-i", "localhost,", "--syntax-check", "kernel_thp.fleet.rollout")
     assert done.returncode == 0, done.stderr
 
@@ -153,9 +154,9 @@ def play(ansible: Mapping[str, str], folder: Path, playbook: str, *words: str) -
 
 
 def test_a_canary_that_does_not_answer_ends_the_rollout(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    code, said, report = play(ansible, tmp_path, "rollout")
+    code, output, report = play(ansible, tmp_path, "rollout")
     assert code == 2
-    assert "1 host failed, 0 allowed; h3: unreachable, preflight failed: the host does not answer" in said
+    assert "1 host failed, 0 allowed; h3: unreachable, preflight failed: the host does not answer" in output
     assert (report["state"], report["failed"]) == ("stopped", True)
     assert {host["host"]: host["result"] for host in report["hosts"]} == {
         "h3": "unreachable",
@@ -176,9 +177,9 @@ def test_within_the_limit_the_rollout_goes_on_and_still_does_not_end_well(
 
 
 def test_in_check_mode_no_report_is_left(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    code, said, _ = play(ansible, tmp_path, "rollout", "--check", "--diff")
+    code, output, _ = play(ansible, tmp_path, "rollout", "--check", "--diff")
     assert code == 2
-    assert "h3: unreachable" in said
+    assert "h3: unreachable" in output
     assert not (tmp_path / "reports").exists()
 
 
@@ -197,9 +198,9 @@ def test_the_other_playbooks_count_them_as_well(ansible: Mapping[str, str], tmp_
 def test_a_fleet_that_is_not_in_the_inventory_is_an_error(
     ansible: Mapping[str, str], tmp_path: Path, playbook: str
 ) -> None:
-    code, said, report = play(ansible, tmp_path, playbook, "-e", "fleet_hosts=wbe")
+    code, output, report = play(ansible, tmp_path, playbook, "-e", "fleet_hosts=wbe")
     assert code != 0
-    assert "fleet_hosts: the inventory has no group or host wbe" in said
+    assert "fleet_hosts: the inventory has no group or host wbe" in output
     assert report == {}
 
 
@@ -212,7 +213,7 @@ def test_an_inventory_without_hosts_is_an_error(ansible: Mapping[str, str], tmp_
 
 
 def test_a_limit_that_fits_no_host_is_an_error(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    code, said, report = play(ansible, tmp_path, "rollout", "--limit", "h9")
+    code, output, report = play(ansible, tmp_path, "rollout", "--limit", "h9")
     assert code != 0
-    assert "leaves us with no hosts to target" in said
+    assert "leaves us with no hosts to target" in output
     assert report == {}

@@ -30,13 +30,13 @@ def call(ansible: Mapping[str, str], folder: Path, variables: Mapping[str, objec
     return subprocess.run(command, env=ansible, capture_output=True, text=True, check=False, timeout=120).stdout
 
 
-def effective(said: str) -> dict[str, str]:
+def effective(output: str) -> dict[str, str]:
     """Return the settings that ssh takes from the first command line that Ansible gave it."""
-    line = next(line.partition(EXEC)[2] for line in said.splitlines() if EXEC in line)
+    line = next(line.partition(EXEC)[2] for line in output.splitlines() if EXEC in line)
     words = shlex.split(line)
     at = words.index("127.0.0.1")
-    told = subprocess.run([words[0], "-G", *words[1 : at + 1]], capture_output=True, text=True, check=True).stdout
-    return dict(line.split(maxsplit=1) for line in told.splitlines() if " " in line)
+    options = subprocess.run([words[0], "-G", *words[1 : at + 1]], capture_output=True, text=True, check=True).stdout
+    return dict(line.split(maxsplit=1) for line in options.splitlines() if " " in line)
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_ssh_asks_whether_the_host_is_there_unless_told_otherwise(
     ansible: Mapping[str, str], tmp_path: Path, own: dict[str, str], interval: str
 ) -> None:
     variables = {"ansible_host": "127.0.0.1", "ansible_port": NOBODY, **own}
-    said = call(ansible, tmp_path, variables, "-vvv", "-m", "kernel_thp.fleet.reach", "-a", "timeout=1")
-    assert "the host does not answer" in said
-    found = effective(said)
+    output = call(ansible, tmp_path, variables, "-vvv", "-m", "kernel_thp.fleet.reach", "-a", "timeout=1")
+    assert "the host does not answer" in output
+    found = effective(output)
     assert (found["serveraliveinterval"], found["serveralivecountmax"]) == (interval, "4")
 
 
@@ -63,11 +63,11 @@ def test_a_host_that_does_not_answer_at_all_is_lost_after_the_limit(ansible: Map
     python.chmod(0o755)
     variables = {"ansible_connection": "local", "ansible_python_interpreter": str(python), "fleet_step_timeout": 2}
     began = time.monotonic()
-    said = call(ansible, tmp_path, variables, "-m", "kernel_thp.fleet.host_info")
+    output = call(ansible, tmp_path, variables, "-m", "kernel_thp.fleet.host_info")
     assert time.monotonic() - began < 60
-    assert "FAILED!" in said
-    assert '"lost_contact": true' in said
-    assert "it has not answered within 2 s" in said
+    assert "FAILED!" in output
+    assert '"lost_contact": true' in output
+    assert "it has not answered within 2 s" in output
 
 
 def test_a_limit_is_kept_to_by_whoever_tries_again_after_errors() -> None:
@@ -96,13 +96,13 @@ class Lost:
 
     _connection: Any = None
     _task: Any = None
-    asked = 0
+    calls = 0
 
     def run(self, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
         raise AnsibleConnectionFailure("no route to host")
 
     def cleanup(self, force: bool) -> None:
-        Lost.asked += 1
+        Lost.calls += 1
         raise AnsibleConnectionFailure("no route to host")
 
 
@@ -114,7 +114,7 @@ def test_a_host_that_is_lost_stays_a_failure_when_nothing_can_be_removed_there(m
 
     plugin = Plugin()
     plugin.cleanup()
-    assert Lost.asked == 1
+    assert Lost.calls == 1
     result = plugin.run()
     assert result == {
         "failed": True,
@@ -122,4 +122,4 @@ def test_a_host_that_is_lost_stays_a_failure_when_nothing_can_be_removed_there(m
         "msg": "lost contact with the host: no route to host",
     }
     plugin.cleanup()
-    assert Lost.asked == 1, "a host that is gone is not asked again"
+    assert Lost.calls == 1, "a host that is gone is not asked again"

@@ -34,7 +34,7 @@ def test_whatever_the_operator_has_for_a_default_the_old_kernel_is_held_and_then
     assert tree.default() == bls.pattern(loaders.find().entry(OLD))
     assert not loaders.find().kept(loaders.find().entry(NEW))
     tree.phase(records.ROLLING_BACK)
-    assert not host.turn_back()
+    assert not host.roll_back()
     host.restore()
     assert tree.default() == mine
 

@@ -42,9 +42,9 @@ def test_a_program_that_cannot_be_started_says_why(
     path = program(tmp_path, content, mode)
     done = command.run([path])
     assert (done.code, done.started) == (code, False)
-    (told,) = unhealthy(path)
-    assert told.startswith(f"the health command cannot be run: {path}")
-    assert told.endswith(why)
+    (message,) = unhealthy(path)
+    assert message.startswith(f"the health command cannot be run: {path}")
+    assert message.endswith(why)
 
 
 def test_what_the_command_is_given_or_says_is_not_told(tmp_path: Path) -> None:
@@ -57,11 +57,11 @@ def test_what_the_command_is_given_or_says_is_not_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("exits", "code", "said"),
+    ("exits", "code", "output"),
     [("0", 0, "ok=2"), ("3", 2, "before anything was changed: the health command ended with 3")],
 )
 def test_it_is_tried_before_anything_is_changed(
-    ansible: Mapping[str, str], tmp_path: Path, exits: str, code: int, said: str
+    ansible: Mapping[str, str], tmp_path: Path, exits: str, code: int, output: str
 ) -> None:
     """The tasks of the role, on this machine: they only read."""
     variables = {
@@ -76,5 +76,5 @@ def test_it_is_tried_before_anything_is_changed(
     words = ["ansible-playbook", "-i", "h1,", "-vvv", str(playbook)]
     done = subprocess.run(words, env=ansible, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == code, done.stdout
-    assert said in done.stdout
+    assert output in done.stdout
     assert SECRET not in done.stdout + done.stderr

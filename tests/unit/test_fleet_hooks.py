@@ -57,10 +57,10 @@ def folder(tmp_path: Path) -> Path:
     """An operator's folder: a playbook, and a role that notifies a handler."""
     for part in ("tasks", "handlers"):
         (tmp_path / "roles/balancer" / part).mkdir(parents=True)
-    said = {what: SAYS.format(what=what, folder=tmp_path) for what in ("drain", "handler", "reboot", "back")}
-    (tmp_path / "roles/balancer/tasks/main.yml").write_text(TASKS.format(**said))
-    (tmp_path / "roles/balancer/handlers/main.yml").write_text(HANDLERS.format(**said))
-    (tmp_path / "play.yml").write_text(PLAY.replace("{reboot}", said["reboot"]).replace("{back}", said["back"]))
+    message = {what: SAYS.format(what=what, folder=tmp_path) for what in ("drain", "handler", "reboot", "back")}
+    (tmp_path / "roles/balancer/tasks/main.yml").write_text(TASKS.format(**message))
+    (tmp_path / "roles/balancer/handlers/main.yml").write_text(HANDLERS.format(**message))
+    (tmp_path / "play.yml").write_text(PLAY.replace("{reboot}", message["reboot"]).replace("{back}", message["back"]))
     return tmp_path
 
 
@@ -102,7 +102,7 @@ def test_a_role_that_cannot_be_used_is_a_drain_that_failed(ansible: Mapping[str,
     assert [(folder / host).read_text().split() for host in HOSTS] == [["back"], ["back"]]
 
 
-LOOK = """\
+COLLECT = """\
 - name: See what can be used
   hosts: all
   gather_facts: false
@@ -123,7 +123,7 @@ LOOK = """\
 def test_a_role_that_cannot_be_used_is_found_before_it_is_needed(ansible: Mapping[str, str], folder: Path) -> None:
     """Included as it is, two of these would end the run there and then, whatever has been done to its hosts."""
     break_roles(folder)
-    (folder / "play.yml").write_text(LOOK)
+    (folder / "play.yml").write_text(COLLECT)
     undrains = {"sound": "", **{name: name for name in BROKEN}}
     variables = {
         name: {"preflight_drain_role": "balancer", "preflight_undrain_role": undrain}
@@ -134,10 +134,10 @@ def test_a_role_that_cannot_be_used_is_found_before_it_is_needed(ansible: Mappin
     words = ["ansible-playbook", "-i", "inventory.json", "play.yml"]
     done = subprocess.run(words, env=ansible, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    told = dict(re.findall(r'ok: \[(\w+)\] => {\s+"msg": "\[(.*)\]"', done.stdout))
-    assert set(told) == set(BROKEN)
-    for name, said in told.items():
-        assert said.startswith(f"the role {name} cannot be used: "), said
+    messages = dict(re.findall(r'ok: \[(\w+)\] => {\s+"msg": "\[(.*)\]"', done.stdout))
+    assert set(messages) == set(BROKEN)
+    for name, message in messages.items():
+        assert message.startswith(f"the role {name} cannot be used: "), message
 
 
 # Hosts that die while a command of the operator's runs there
@@ -171,9 +171,9 @@ def test_a_host_that_is_gone_is_lost_and_one_whose_balancer_is_gone_is_there(
     itself = {**GONE, "preflight_hook_delegate_to": "{{ inventory_hostname }}"}
     hosts = {"h1": GONE, "h2": itself, "h3": {**there(tmp_path), "preflight_hook_delegate_to": "h1"}}
     played = plays.play(ansible, tmp_path, hosts, tmp_path / "play.yml")
-    assert played.code == 0, played.said
-    told = dict(re.findall(r'ok: \[(\w+)\] => {\s+"msg": "\[(.*)\]"', played.said))
-    assert told == {"h1": "lost", "h2": "lost", "h3": "failed"}
+    assert played.code == 0, played.output
+    messages = dict(re.findall(r'ok: \[(\w+)\] => {\s+"msg": "\[(.*)\]"', played.output))
+    assert messages == {"h1": "lost", "h2": "lost", "h3": "failed"}
 
 
 HANDED_OVER = f"""\
@@ -192,7 +192,7 @@ HANDED_OVER = f"""\
         playbook: rollout
     - name: Hand the host over
       ansible.builtin.include_tasks: {collection.SOURCE}/playbooks/tasks/hand_over.yml
-    - name: Judge the batch
+    - name: Evaluate the batch
       kernel_thp.fleet.verdict:
 """
 

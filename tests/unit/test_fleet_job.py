@@ -25,11 +25,11 @@ class Host:
     def __init__(self, *answers: tuple[float, Result]) -> None:
         self.answers: Sequence[tuple[float, Result]] = answers
         self.now = 0.0
-        self.asked = 0
+        self.polls = 0
 
-    def ask(self) -> Result:
-        cost, answer = self.answers[min(self.asked, len(self.answers) - 1)]
-        self.asked += 1
+    def poll(self) -> Result:
+        cost, answer = self.answers[min(self.polls, len(self.answers) - 1)]
+        self.polls += 1
         self.now += cost
         return answer
 
@@ -37,13 +37,13 @@ class Host:
         self.now += seconds
 
     def wait(self) -> Result:
-        return job.wait(self.ask, LIMITS, clock=lambda: self.now, sleep=self.sleep)
+        return job.wait(self.poll, LIMITS, clock=lambda: self.now, sleep=self.sleep)
 
 
 def test_what_a_job_returned_is_the_result() -> None:
     host = Host((1, UNDER_WAY), (1, DONE))
     assert host.wait() == DONE
-    assert host.asked == 2
+    assert host.polls == 2
 
 
 @pytest.mark.parametrize("cost", [0, 10, 75])

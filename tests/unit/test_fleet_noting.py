@@ -43,26 +43,26 @@ def spoil(folder: Path) -> str:
     return UNWRITABLE.format(latest=folder / "kernel-thp-reports" / "latest")
 
 
-def test_a_host_goes_back_although_that_cannot_be_noted(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    asked = tmp_path / "asked"
-    host = there(tmp_path, f'echo "$1" >> {asked}; {spoil(tmp_path)}')
+def test_a_host_is_rolled_back_although_that_cannot_be_noted(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    host = there(tmp_path, f'echo "$1" >> {log}; {spoil(tmp_path)}')
     words = ("-e", '{"fleet_serial": [1], "fleet_max_failed": 2, "preflight_held": true}')
     played = play(ansible, tmp_path, {"h1": host, "h2": GONE}, "rollout", *words)
-    # By that module it is let go, the last thing that is done to a host.
-    assert asked.read_text().splitlines()[-1].endswith("AnsiballZ_record.py")
-    assert "Let go of the host" in played.said and "not back" not in played.said
-    assert "[WARNING]: h1 cannot be noted in" in played.said
+    # This module releases the host, the last thing that a run does with it.
+    assert log.read_text().splitlines()[-1].endswith("AnsiballZ_record.py")
+    assert "Release the host" in played.output and "Note that the rollback failed" not in played.output
+    assert "[WARNING]: h1 cannot be noted in" in played.output
     # Nobody can tell what became of it, so no other one is begun.
     assert played.code == 2
-    assert played.said.count("Note that preflight begins") == 1
+    assert played.output.count("Note that preflight begins") == 1
 
 
 def test_a_run_that_cannot_write_begins_nothing(ansible: Mapping[str, str], tmp_path: Path) -> None:
     (tmp_path / "kernel-thp-reports").touch()
-    asked = tmp_path / "asked"
-    played = play(ansible, tmp_path, {"h1": there(tmp_path, f"touch {asked}")}, "rollout")
+    log = tmp_path / "log"
+    played = play(ansible, tmp_path, {"h1": there(tmp_path, f"touch {log}")}, "rollout")
     assert played.code == 2
-    assert not asked.exists()
+    assert not log.exists()
 
 
 def test_a_host_that_cannot_be_noted_gets_no_kernel(ansible: Mapping[str, str], tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_host_that_cannot_be_noted_gets_no_kernel(ansible: Mapping[str, str], 
         {"name": "Have nothing be written any more", "ansible.builtin.raw": spoil(tmp_path)},
         {"name": "Note that preflight begins", "kernel_thp.fleet.note": {"step": "preflight"}},
         {
-            "name": "Note what there is to be done",
+            "name": "Note what will be done",
             "kernel_thp.fleet.note": {"release": "1-1", "facts": {"release": "1-1"}},
         },
     ]
@@ -80,5 +80,5 @@ def test_a_host_that_cannot_be_noted_gets_no_kernel(ansible: Mapping[str, str], 
     playbook.write_text(json.dumps([{"hosts": "h1", "gather_facts": False, "tasks": tasks}]))
     played = play(ansible, tmp_path, {"h1": there(tmp_path)}, playbook)
     assert played.code == 2
-    assert "[WARNING]: h1 cannot be noted in" in played.said
-    assert played.said.index("TASK [Note what there is to be done]") < played.said.index("FAILED! =>")
+    assert "[WARNING]: h1 cannot be noted in" in played.output
+    assert played.output.index("TASK [Note what will be done]") < played.output.index("FAILED! =>")

@@ -116,8 +116,8 @@ class Host:
 
     def has(self, *words: str) -> None:
         with self.dnf(*words) as other:
-            said = other.communicate()[0]
-        assert other.returncode == 0, said
+            output = other.communicate()[0]
+        assert other.returncode == 0, output
 
     def slow(self) -> subprocess.Popen[str]:
         """Have somebody else in the middle of a transaction, which also brings a newer package."""
@@ -127,8 +127,8 @@ class Host:
 
     def end(self, other: subprocess.Popen[str]) -> None:
         (self.root / "may-end").mkdir()
-        said = other.communicate(timeout=60)[0]
-        assert other.returncode == 0, said
+        output = other.communicate(timeout=60)[0]
+        assert other.returncode == 0, output
 
     def begin(self, **more: object) -> None:
         target = {"release": "1", "uname": "1", "packages": [OURS]}
@@ -206,7 +206,7 @@ def test_what_others_need_of_what_was_added_is_not_removed_with_it(host: Host) -
 
 
 def test_a_transaction_that_cannot_be_read_is_not_begun(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "touched", lambda said, machine: [])
+    monkeypatch.setattr(packages, "touched", lambda output, machine: [])
     with pytest.raises(Problem, match=f"does not name {OURS}"):
         host.install()
     assert host.record()["phase"] == records.BEGUN

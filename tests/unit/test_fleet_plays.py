@@ -20,7 +20,7 @@ FAILURE = {"ansible_failed_task", "ansible_failed_result"}
 # What a rollout, or a rollback after it, leaves of a host that it has put back.
 LEFT = {
     "fleet_release": "0",
-    "fleet_went_back": True,
+    "fleet_rolled_back": True,
     "preflight_seen": {"host": {}, "record": rollout("booted")},
     "preflight_target": {"release": "0", "uname": "0.x86_64+thp", "packages": ["core-0"]},
     "preflight_record": rollout("booted"),
@@ -56,10 +56,10 @@ def test_a_rollout_takes_no_host_for_what_an_earlier_play_had_found(
     done.rolled_out("done")
     hosts = {"gone": GONE, "unfit": unfit.variables(), "done": done.variables()}
     played = after(ansible, tmp_path, "rollout", hosts, *words)
-    assert "2 hosts failed, 9 allowed; gone: unreachable, preflight failed: the host does not answer" in played.said
-    assert "; unfit: refused, preflight failed: tuned-adm is missing" in played.said
+    assert "2 hosts failed, 9 allowed; gone: unreachable, preflight failed: the host does not answer" in played.output
+    assert "; unfit: refused, preflight failed: tuned-adm is missing" in played.output
     assert words or played.results()["done"] == "unchanged"
-    assert [call["release"] for call in done.asked("repository")] == [""], "the newest, and not that of another play"
+    assert [call["release"] for call in done.calls("repository")] == [""], "the newest, and not that of another play"
 
 
 def test_a_rollback_takes_no_host_for_what_an_earlier_play_had_found(
@@ -84,7 +84,7 @@ def test_a_host_without_a_verdict_does_not_have_that_of_an_earlier_play(
     between = {
         "hosts": "localhost",
         "gather_facts": False,
-        "tasks": [{"ansible.builtin.copy": {"dest": str(mute), "content": json.dumps({"says": {"judge": MUTE}})}}],
+        "tasks": [{"ansible.builtin.copy": {"dest": str(mute), "content": json.dumps({"says": {"evaluate": MUTE}})}}],
     }
     site = tmp_path / "site.yml"
     validate = {"import_playbook": "kernel_thp.fleet.validate"}
@@ -121,5 +121,5 @@ def test_all_that_is_known_of_a_host_is_forgotten_when_a_play_begins() -> None:
     # The answer of the first task after it is there in any case.
     assert (known | FAILURE) - {"fleet_note"} == set(task[SET])
     assert not any(task[SET].values())
-    for name in ("roll_out", "roll_back", "judge"):
+    for name in ("roll_out", "roll_back", "evaluate"):
         assert loaded(folder / f"{name}.yml")[0]["ansible.builtin.import_tasks"] == "forget.yml"

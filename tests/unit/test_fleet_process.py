@@ -58,17 +58,17 @@ def test_a_container_on_this_machine_is_another_controller() -> None:
     if subprocess.run([*ON_ITS_OWN, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user may not make a namespace of processes")
     words = [*ON_ITS_OWN, sys.executable, "-c", TELL]
-    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    output = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
     name, _, which = process.controller().rpartition("-")
-    assert said.rpartition("-")[0] == name
-    assert said.rpartition("-")[2] != which
+    assert output.rpartition("-")[0] == name
+    assert output.rpartition("-")[2] != which
 
 
-def ask(told: multiprocessing.connection.Connection) -> None:
+def send_gone(pipe: multiprocessing.connection.Connection) -> None:
     if os.geteuid() == 0:
         os.setuid(NOBODY)
     there, none = "boot-1-1", f"boot-1-{(1 << 22) + 1}"
-    told.send([process.gone(run, process.controller()) for run in (there, none)])
+    pipe.send([process.gone(run, process.controller()) for run in (there, none)])
 
 
 def test_a_process_of_another_user_that_cannot_be_seen_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_a_process_of_another_user_that_cannot_be_seen_is_not_gone(monkeypatch: 
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         monkeypatch.setattr(process, "PROC", proc(Path(place), 0))
-        child = multiprocessing.get_context("fork").Process(target=ask, args=(theirs,))
+        child = multiprocessing.get_context("fork").Process(target=send_gone, args=(theirs,))
         child.start()
         child.join()
     assert ours.poll(), "it told nothing"

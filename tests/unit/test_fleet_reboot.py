@@ -33,7 +33,7 @@ class Rebooted:
         self, monkeypatch: pytest.MonkeyPatch, came_back: dict[str, Any], *answers: dict[str, Any] | None
     ) -> None:
         self.given: dict[str, Any] = {}
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.calls: list[tuple[str, dict[str, Any]]] = []
         self.answers = list(answers)
         self.plugin = Reboot.__new__(Reboot)
         shell = SimpleNamespace(tmpdir="/tmp/of-the-boot-before")
@@ -53,7 +53,7 @@ class Rebooted:
 
     def _answer(self, module_name: str, module_args: dict[str, Any], task_vars: object) -> dict[str, Any]:
         assert self.plugin._connection._shell.tmpdir is None, "what was there before the reboot is not used after it"
-        self.asked.append((module_name, module_args))
+        self.calls.append((module_name, module_args))
         found = self.answers.pop(0)
         if found is None:
             raise AnsibleConnectionFailure("no route to host")
@@ -69,9 +69,9 @@ def test_the_task_that_rebooted_a_host_confirms_it(monkeypatch: pytest.MonkeyPat
     found = host.run(msg="It's the kernel")
     assert host.given["reboot_timeout"] == 600
     assert shlex.split(host.given["reboot_command"]) == ["/sbin/shutdown", "-r", "now", "It's the kernel"]
-    (asked,) = host.asked
-    assert asked[0] == BOOT
-    assert {"state": "confirmed", "uname": UNAME, "run": process.this_run()}.items() <= asked[1].items()
+    (calls,) = host.calls
+    assert calls[0] == BOOT
+    assert {"state": "confirmed", "uname": UNAME, "run": process.this_run()}.items() <= calls[1].items()
     assert found == {**CAME_BACK, **CONFIRMED}
 
 
@@ -84,7 +84,7 @@ def test_what_the_host_says_of_its_kernel_is_the_result(monkeypatch: pytest.Monk
 def test_a_network_that_comes_and_goes_while_a_host_starts_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Rebooted(monkeypatch, CAME_BACK, None, None, CONFIRMED)
     assert "failed" not in host.run()
-    assert len(host.asked) == 3
+    assert len(host.calls) == 3
 
 
 def test_a_host_that_goes_away_again_and_stays_away_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,10 +97,12 @@ def test_a_host_that_does_not_come_back_is_lost_and_not_asked(monkeypatch: pytes
     found = host.run()
     assert found["lost_contact"]
     assert found["msg"] == "the host did not come back after the reboot: Timed out waiting for it"
-    assert host.asked == []
+    assert host.calls == []
 
 
-@pytest.mark.parametrize(("role", "file", "state"), [("kernel", "main", "confirmed"), ("rollback", "back", "returned")])
+@pytest.mark.parametrize(
+    ("role", "file", "state"), [("kernel", "main", "confirmed"), ("rollback", "roll_back", "returned")]
+)
 def test_no_host_waits_for_others_between_its_reboot_and_its_answer(role: str, file: str, state: str) -> None:
     tasks = yaml.safe_load((ROLES / role / "tasks" / f"{file}.yml").read_text())
     (where,) = (number for number, task in enumerate(tasks) if REBOOT in task)

@@ -1,4 +1,4 @@
-"""The record of a rollout on its host: what is taken up again, begun anew, or undone, and whose step may write it."""
+"""The record of a rollout on its host: what is continued, begun again, or undone, and which step may write it."""
 
 from __future__ import annotations
 

@@ -116,8 +116,8 @@ def test_a_host_that_vanished_counts_as_lost(journal: Journal) -> None:
 
 def test_the_complaint_names_host_step_and_reason(journal: Journal) -> None:
     fail(journal, "c1", "rolled-back", "no\n  room")
-    told = summary.complaint(summary.casualties(journal.notes()), 0)
-    assert told == "1 host failed, 0 allowed; c1: rolled-back, kernel failed: no room"
+    message = summary.complaint(summary.casualties(journal.notes()), 0)
+    assert message == "1 host failed, 0 allowed; c1: rolled-back, kernel failed: no room"
 
 
 def test_the_report_holds_every_host_in_order_also_those_never_reached(journal: Journal) -> None:

@@ -30,20 +30,25 @@ def test_the_verdict_comes_after_the_batch(ansible: Mapping[str, str], tmp_path:
     own = {**ansible, "ANSIBLE_STRATEGY": strategy}
     played = play(own, tmp_path, hosts, "validate", "-v")
     assert played.code == 0
-    assert played.said.count("2 hosts, none failed; report:") == 1
+    assert played.output.count("2 hosts, none failed; report:") == 1
     assert played.report()["counts"] == {"supported": 2}
 
 
 @pytest.mark.parametrize(
     "words",
-    [("--tags", "gate"), ("--skip-tags", "all"), ("--skip-tags", "untagged"), ("--start-at-task", "Judge the fleet")],
+    [
+        ("--tags", "gate"),
+        ("--skip-tags", "all"),
+        ("--skip-tags", "untagged"),
+        ("--start-at-task", "Evaluate the fleet"),
+    ],
 )
 def test_a_run_of_which_tasks_are_left_out_does_not_end_well(
     ansible: Mapping[str, str], tmp_path: Path, words: tuple[str, str]
 ) -> None:
     played = play(ansible, tmp_path, {"h1": there(tmp_path)}, "validate", *words)
     assert played.code != 0
-    assert f"{words[0]} " in played.said
+    assert f"{words[0]} " in played.output
     assert played.runs() == []
 
 

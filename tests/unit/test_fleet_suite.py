@@ -76,7 +76,7 @@ def test_the_table_names_a_run_once_and_keeps_its_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("pattern", "shown"),
     [
         (None, "-"),
         ("lab-6.1.0-56-amd64*.conf", "6.1.0-56-amd64"),
@@ -85,16 +85,16 @@ def test_the_table_names_a_run_once_and_keeps_its_columns() -> None:
         ("lab-6.1.187-1.x86_64+thp.conf", "6.1.187-1.x86_64+thp"),
     ],
 )
-def test_a_default_is_shown_by_its_kernel(told: str | None, shown: str) -> None:
-    assert table.default(told) == shown
+def test_a_default_is_shown_by_its_kernel(pattern: str | None, shown: str) -> None:
+    assert table.default(pattern) == shown
 
 
 def test_that_a_host_is_gone_is_left_to_the_collection_to_notice(tmp_path: Path) -> None:
     """What a lab host that freezes shows is worth nothing if the inventory or the configuration has ssh ask."""
     way = rollouts.way_to(Member("alpha", Vm(tmp_path / "disk", tmp_path, "alpha"), ""))
-    told = f"{way} {play.CONFIG.read_text()}".lower()
-    assert "controlpersist" in told and "userknownhostsfile" in told
-    assert "serveralive" not in told
+    configured = f"{way} {play.CONFIG.read_text()}".lower()
+    assert "controlpersist" in configured and "userknownhostsfile" in configured
+    assert "serveralive" not in configured
 
 
 def test_a_release_is_known_by_its_packages(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_a_mark_that_was_inherited_does_not_have_a_boot_end_by_itself(tree: Tree
 
 
 def test_the_old_kernel_does_not_end_by_itself_even_with_the_mark(tree: Tree) -> None:
-    """Its entry may be written anew while the other one is tried."""
+    """kernel-install may rewrite its entry during the trial."""
     install(tree, NEW)
     assert platform.release() != NEW
     assert met(tree, tree.options(NEW)) == [False, False]

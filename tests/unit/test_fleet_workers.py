@@ -43,10 +43,10 @@ def until(condition: Callable[[], object], timeout: float) -> bool:
 def test_a_worker_ends_soon_after_its_ansible_was_killed(ansible: Mapping[str, str], tmp_path: Path) -> None:
     host = ["h1,", "-e", f"ansible_host=127.0.0.1 ansible_port={NOBODY}"]
     words = ["ansible", "h1", "-i", *host, "-vvv", "-m", "kernel_thp.fleet.reach", "-a", f"timeout={TASK}"]
-    said = tmp_path / "said"
-    with said.open("w") as log:
+    output = tmp_path / "output"
+    with output.open("w") as log:
         main = subprocess.Popen(words, env=ansible, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    assert until(lambda: "SSH: EXEC" in said.read_text(), 60), said.read_text()
+    assert until(lambda: "SSH: EXEC" in output.read_text(), 60), output.read_text()
     (worker,) = children(main.pid)
     main.kill()
     main.wait()
@@ -56,13 +56,13 @@ def test_a_worker_ends_soon_after_its_ansible_was_killed(ansible: Mapping[str, s
     assert gone, "it went on for a run that is dead"
 
 
-def tell(told: multiprocessing.connection.Connection) -> None:
-    told.send((process.started_by(), process.this_run()))
+def send_run(pipe: multiprocessing.connection.Connection) -> None:
+    pipe.send((process.started_by(), process.this_run()))
 
 
 def test_a_run_is_named_after_the_process_that_started_the_worker() -> None:
     ours, theirs = multiprocessing.Pipe()
-    child = multiprocessing.get_context("fork").Process(target=tell, args=(theirs,))
+    child = multiprocessing.get_context("fork").Process(target=send_run, args=(theirs,))
     child.start()
     child.join()
     assert ours.recv() == (os.getpid(), process.name(os.getpid()))
@@ -70,11 +70,11 @@ def test_a_run_is_named_after_the_process_that_started_the_worker() -> None:
 
 @pytest.mark.parametrize("held", [True, False])
 def test_a_host_that_another_run_holds_is_not_rebooted(monkeypatch: pytest.MonkeyPatch, held: bool) -> None:
-    asked: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
     ordered: list[str] = []
 
     def answer(module_args: dict[str, Any], **_: object) -> dict[str, Any]:
-        asked.append(module_args)
+        calls.append(module_args)
         return {"changed": False} if held else {"failed": True, "msg": "run r2 of there works on this host"}
 
     def order(*_: object) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def test_a_host_that_another_run_holds_is_not_rebooted(monkeypatch: pytest.Monke
     monkeypatch.setattr(plugin, "_execute_module", answer)
     monkeypatch.setattr(AnsibleReboot, "perform_reboot", order)
     found = plugin.perform_reboot({}, {})
-    assert asked == [{"state": "checked", "run": process.this_run()}]
+    assert calls == [{"state": "checked", "run": process.this_run()}]
     assert found["failed"] is not held
     assert ordered == (["shutdown -r"] if held else [])
     if not held:

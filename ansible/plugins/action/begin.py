@@ -1,11 +1,11 @@
-"""Begin a run: settle where it is noted down, and which hosts it is about."""
+"""Begin a run: create its directory, and note its hosts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import place, process
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process, run_dir
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.controller import OnController
 
@@ -14,20 +14,20 @@ ARGUMENTS = {
     "playbook": {"type": "str", "choices": ["rollout", "rollback", "validate"], "required": True},
 }
 DIRECTORY = "report_directory"
-IN_PART = "--tags or --skip-tags leave out the tasks of this run, and nothing done would look like all well; do without"
+IN_PART = "--tags or --skip-tags leave out tasks of this run, which would then look like a success; run without them"
 
 
 def elsewhere(given: str, host: str, variables: Variables) -> str:
-    """Return which host of the play has another directory for reports than this one, and which; or nothing."""
+    """Return which host of the play has another directory for reports, and which one; or nothing."""
     found: dict[str, object] = {}
     for name in variables["ansible_play_hosts_all"]:
         try:
             found[name] = variables["hostvars"][name].get(DIRECTORY)
         except AnsibleError as error:
-            return f"{name} has one that cannot be told: {error}"
+            return f"{name} has one that cannot be templated: {error}"
     own = found[host]
-    # What outranks the inventory is the same for every host.
-    others = [name for name, told in found.items() if own in (None, given) and told not in (own, given)]
+    # Extra variables override the inventory and are the same for every host.
+    others = [name for name, directory in found.items() if own in (None, given) and directory not in (own, given)]
     return f"{others[0]} has {found[others[0]] or 'the default'}" if others else ""
 
 
@@ -35,26 +35,26 @@ class ActionModule(OnController):
     arguments = ARGUMENTS
 
     def act(self, given: Variables, variables: Variables) -> Result:
-        asked = str(self._task.args.get("directory", ""))
+        wanted = str(self._task.args.get("directory", ""))
         play = self._task.get_play()
-        if place.settled(play._uuid) is not None:
+        if run_dir.settled(play._uuid) is not None:
             return {}
         if not self._others_too(variables):
             if play.tags:
-                # It was imported with tags, and is left out as a whole.
+                # The whole play was imported with tags that are not selected.
                 return {"skipped": True}
             raise AnsibleActionFail(IN_PART)
-        other = elsewhere(asked, variables["inventory_hostname"], variables)
+        other = elsewhere(wanted, variables["inventory_hostname"], variables)
         if other:
-            why = f"a run has one directory for reports: it would be {asked}, but {other}"
+            why = f"a run has one directory for reports: it would be {wanted}, but {other}"
             raise AnsibleActionFail(f"{why}; give {DIRECTORY} by -e")
-        found = place.settle(play._uuid, Path(given["directory"]), self._task.check_mode)
+        found = run_dir.settle(play._uuid, Path(given["directory"]), self._task.check_mode)
         planned = variables["ansible_play_hosts_all"]
         found.begin(process.this_run(), given["playbook"], process.controller(), planned, self._task.check_mode)
         return {}
 
     def _others_too(self, variables: Variables) -> bool:
-        """Say whether Ansible does the other tasks of the play as well. This one it does in any case, by a tag."""
+        """Say whether Ansible runs the other tasks of the play as well. It always runs this one, which is tagged."""
         play, other = self._task.get_play(), self._task.copy()
         other.tags = list(play.tags)
         return bool(other.evaluate_tags(play.only_tags, play.skip_tags, variables))

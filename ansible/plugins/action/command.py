@@ -1,4 +1,4 @@
-"""Run a program of the operator's on a host, as ansible.builtin.command does; losing the host fails."""
+"""Run an operator's program on a host, as ansible.builtin.command does, but losing the host fails."""
 
 from __future__ import annotations
 

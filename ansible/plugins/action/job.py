@@ -1,4 +1,4 @@
-"""Wait for a job that runs on a host, and remove what it left; losing the host fails, and so does its reboot."""
+"""Wait for a job on a host, and delete its files; losing the host fails, and so does its reboot."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Status(Contact, AsyncStatus):  # type: ignore[misc]
 class ActionModule(Status):
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
-        # What Ansible's own knows.
+        # Ansible's own action takes only this.
         self._task.args = {"jid": given["jid"]}
         limits = job.Limits(given["timeout"], given["silence"])
-        found = job.wait(lambda: self._ask(given["boot_id"], task_vars), limits)
+        found = job.wait(lambda: self._poll(given["boot_id"], task_vars), limits)
         if found.get("finished"):
             self._task.args["mode"] = "cleanup"
             super().run(None, task_vars)
         return found
 
-    def _ask(self, boot_id: str, task_vars: Variables | None) -> Result:
+    def _poll(self, boot_id: str, task_vars: Variables | None) -> Result:
         found = super().run(None, task_vars)
         if found.get("lost_contact") or found.get("finished"):
             return found
@@ -40,5 +40,5 @@ class ActionModule(Status):
             rebooted = self.boot_id() != boot_id
         except AnsibleConnectionFailure as error:
             return contact.lost(str(error))
-        # What is left there says that the job is under way, and always would.
+        # The job's files would say forever that it is running.
         return {**found, "failed": True, "finished": True, "msg": REBOOTED} if rebooted else found

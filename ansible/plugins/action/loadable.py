@@ -1,4 +1,4 @@
-"""Load roles as including them would, and say what is wrong with one."""
+"""Load roles as including them would, and report what is wrong."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class ActionModule(OnController):
             try:
                 self._load(name)
             except AnsibleError as error:
-                # It has file and line as well.
+                # This also shows file and line.
                 Display().error(error)
                 return {"failed": True, "msg": f"the role {name} cannot be used: {error}"}
         return {}
 
     def _load(self, name: str) -> None:
-        """The play that it is loaded into is this worker's copy."""
+        """Load it into the play, of which this worker has a copy."""
         play = self._task.play
         found = RoleInclude.load(name, play=play, loader=self._loader, collection_list=self._task.collections)
         Role.load(found, play, from_include=True)

@@ -1,14 +1,14 @@
-"""Write down, on the controller, what a run does with a host.
+"""Write to the journal, on the controller, what a run does with a host.
 
-A host that is under way has to get where it goes, above all back, also when the controller's disk is full. If its end
-is not in the journal then, the verdict counts it as lost.
+A rollout or rollback that has begun must not fail because the controller's disk is full. If the end of a host is
+missing in the journal, the verdict counts it as lost.
 """
 
 from __future__ import annotations
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import place, process, report
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process, report, run_dir
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.controller import OnController
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
@@ -24,9 +24,9 @@ ARGUMENTS = {
 
 
 def journal(play: str) -> Journal:
-    """Return that of a play which has begun. What is not known to a run any more is not noted either."""
+    """Return the journal of a play that has begun, unless ansible-playbook is gone."""
     process.end_if_orphaned()
-    found = place.settled(play)
+    found = run_dir.settled(play)
     if found is None:
         raise AnsibleActionFail("the run has not begun: its first task, kernel_thp.fleet.begin, was left out")
     return found
@@ -52,15 +52,15 @@ class ActionModule(OnController):
         try:
             note(found, host, given)
         except (OSError, ValueError) as error:
-            told = f"{host} cannot be noted in {found.folder}: {error}"
+            message = f"{host} cannot be noted in {found.folder}: {error}"
             if given["release"]:
-                # What comes next is the kernel, and this host can still be left as it is.
-                raise AnsibleActionFail(told) from error
-            Display().warning(told)
+                # The kernel comes next; this host is still unchanged.
+                raise AnsibleActionFail(message) from error
+            Display().warning(message)
         report.refresh(found)
         about = found.release(given["release"])
         if given["release"] and given["release"] != about:
-            # A release was published meanwhile, or repositories differ: one run is about one kernel.
-            why = f"this host would get {given['release']}, the run is about {about}; set preflight_release"
+            # A release was published meanwhile, or repositories differ; a run rolls out one release.
+            why = f"this host would get {given['release']}, but the run rolls out {about}; set preflight_release"
             return {"failed": True, "msg": why, "release": about}
         return {"release": about}

@@ -1,8 +1,8 @@
-"""Wait until a host answers, as wait_for_connection does, and say plainly if it does not.
+"""Wait until a host answers, as wait_for_connection does, and fail plainly if it does not.
 
-A host that is on its way down answers for a while, and what is begun on it then is cut off: it is waited for as well.
-Most hosts answer at once, and many tasks begin with this one: that costs a word over the connection that is open, where
-Ansible's own opens it anew and sends a program.
+A host that is shutting down still answers for a while, and would cut off whatever starts then, so wait for it as well.
+Most hosts answer at once, and many steps begin with this task: it sends one command over the open connection, while
+Ansible's own opens a new one and sends a program.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Answer(Contact, WaitForConnection):  # type: ignore[misc]
 
 class ActionModule(Answer):
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
-        # Asking changes nothing, so it is done in check mode as well.
+        # This changes nothing, so run it in check mode as well.
         self._task.check_mode = False
         if not self._task.args.get("delay") and self._answers_at_once():
             return {"changed": False}
@@ -36,7 +36,7 @@ class ActionModule(Answer):
                 return result
             left = deadline - time.monotonic()
             if left <= 0:
-                return silent("it is shutting down, and does not come to an end")
+                return silent("it is shutting down, and does not finish")
             time.sleep(POLL)
             self._task.args["timeout"] = max(1, int(left))
 
@@ -46,12 +46,12 @@ class ActionModule(Answer):
         return self._state() not in (None, LEAVING)
 
     def _state(self) -> str | None:
-        """Return what systemd says of itself, if there is one, or None without any answer."""
+        """Return the state of systemd, if there is one, or None without an answer."""
         try:
-            said = str(self._low_level_execute_command(STATE, sudoable=False)["stdout"])
+            output = str(self._low_level_execute_command(STATE, sudoable=False)["stdout"])
         except AnsibleConnectionFailure:
             return None
-        return "".join(said.split()[-1:])
+        return "".join(output.split()[-1:])
 
 
 def silent(why: str) -> Result:

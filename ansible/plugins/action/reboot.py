@@ -1,7 +1,7 @@
-"""Reboot a host within a time limit, as ansible.builtin.reboot does, and see at once which kernel it came up with.
+"""Reboot a host within a timeout, as ansible.builtin.reboot does, and check at once which kernel it booted.
 
-A kernel that is tried reboots by itself unless somebody confirms it. Were that another task, every host of a batch
-would wait for it until all the others have rebooted: those that have to wait for a fork, and one that does not return.
+A kernel on trial reboots by itself unless it is confirmed. If another task confirmed it, each host of a batch would
+wait until all others have rebooted, including those that wait for a fork and one that does not return.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ ARGUMENTS = {
     "reboot_timeout": {"type": "int", "default": Reboot.DEFAULT_REBOOT_TIMEOUT},
     "msg": {"type": "str", "default": Reboot.DEFAULT_REBOOT_MESSAGE},
 }
-# These are for Ansible's own; the others are for the module boot.
+# For Ansible's own action; the others are for the module boot.
 OWN = ("reboot_timeout", "msg")
 SHUTDOWN = "/sbin/shutdown -r now"
 POLL = 1.0
 
 
 class Rebooting(Reboot):  # type: ignore[misc]
-    """As Ansible's own, for the run that holds the host, and over only when the host has said what runs."""
+    """As Ansible's own, for the run that holds the host; it ends when the module boot has run on the host."""
 
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
@@ -40,23 +40,23 @@ class Rebooting(Reboot):  # type: ignore[misc]
         deadline = time.monotonic() + given["reboot_timeout"]
         result: Result = super().run(tmp, task_vars)
         if result.get("failed") and result.get("rebooted"):
-            # It says "rebooted" as soon as the command for it went through, also of a host that was not seen again.
+            # Ansible sets `rebooted` once the command went through, even if the host never answered again.
             why = f"the host did not come back after the reboot: {result.get('msg')}"
             return {**result, "lost_contact": True, "msg": why}
         if result.get("failed") or self._task.check_mode:
             return result
-        asked = {name: value for name, value in given.items() if name not in OWN}
-        return {**result, **self._arrived(asked, deadline, task_vars)}
+        arguments = {name: value for name, value in given.items() if name not in OWN}
+        return {**result, **self._arrived(arguments, deadline, task_vars)}
 
-    def _arrived(self, asked: Result, deadline: float, task_vars: Variables | None) -> Result:
-        """Ask the host; its network may come and go while it starts, and asking twice does no harm."""
+    def _arrived(self, arguments: Result, deadline: float, task_vars: Variables | None) -> Result:
+        """Run the module boot. The network may come and go while the host boots; a second call does no harm."""
         while True:
             try:
-                # From before the reboot, and perhaps gone with it.
+                # It is from before the reboot, and may be gone.
                 self._remove_tmp_path(self._connection._shell.tmpdir)
                 self._connection._shell.tmpdir = None
                 found: Result = self._execute_module(
-                    module_name=BOOT, module_args={**asked, "run": process.this_run()}, task_vars=task_vars
+                    module_name=BOOT, module_args={**arguments, "run": process.this_run()}, task_vars=task_vars
                 )
             except AnsibleConnectionFailure:
                 if time.monotonic() >= deadline:
@@ -66,13 +66,13 @@ class Rebooting(Reboot):  # type: ignore[misc]
                 return {**found, "changed": True}
 
     def get_distribution(self, task_vars: Variables) -> dict[str, str]:
-        """Ansible's own has a program find out; the hosts of a rollout are Linux, which preflight has seen."""
+        """Skip the program that Ansible runs for this: preflight has checked that the host is Linux."""
         return {"name": "linux", "version": "", "family": "linux"}
 
     def perform_reboot(self, task_vars: Variables, distribution: Result) -> Result:
-        """Of what is done to a host this alone is no step of a module of ours, which would look by itself."""
-        asked = {"state": "checked", "run": process.this_run()}
-        found: Result = self._execute_module(module_name=HOLDING, module_args=asked, task_vars=task_vars)
+        """Check the holder first. All other changes are made by our modules, which check it themselves."""
+        arguments = {"state": "checked", "run": process.this_run()}
+        found: Result = self._execute_module(module_name=HOLDING, module_args=arguments, task_vars=task_vars)
         if found.get("failed"):
             began = datetime.datetime.now(datetime.timezone.utc)
             return {"failed": True, "rebooted": False, "start": began, "msg": found.get("msg", "")}

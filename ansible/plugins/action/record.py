@@ -1,4 +1,4 @@
-"""Run the module record on a host; a run that held the host and is known to be dead gives way."""
+"""Run the module record on a host, and replace a holder that is known to be dead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ActionModule(AsHolder):
         result = super().run(tmp, task_vars)
         other = result.get("held_by")
         if other and process.gone(other["run"], other["controller"]):
-            # Only this controller can know; the host is asked again with that said.
+            # Only this controller can know that; call the module again with the name.
             self._task.args["instead_of"] = other["run"]
             result = super().run(tmp, task_vars)
         return result

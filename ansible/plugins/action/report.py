@@ -1,4 +1,4 @@
-"""Make the report of runs that were killed before they could."""
+"""Write the reports of runs that were killed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Count the hosts that did not get where they should, and end the run if there are too many.
+"""Count the hosts that failed, and end the run if there are too many.
 
-It counts what the journal says and not what Ansible remembers: a host that was rolled back has not failed for Ansible,
-and one that vanished is not in the batch any more. A host of which the journal says nothing has failed as well.
+The count comes from the journal and not from Ansible: for Ansible, a host that was rolled back has not failed, and one
+that vanished is no longer in the batch. A host without a journal has failed as well.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.controller import
 
 ARGUMENTS = {"max_failed": {"type": "int", "default": 0}}
 
-# Of the play, and of these who was not dropped, in all and in the batch.
+# The hosts of the play, and those that were not dropped, in total and in the batch.
 HOSTS = ("ansible_play_hosts_all", "ansible_play_hosts", "ansible_play_batch")
-UNNOTED = "Ansible dropped it before anything was done to it; see what it said, and look at its variables"
+UNNOTED = "Ansible dropped it before anything was done to it; read its output, and check the host's variables"
 
 
 class ActionModule(OnController):
@@ -40,8 +40,8 @@ class ActionModule(OnController):
             report.finish(found, "finished", complaint)
         else:
             report.write(found)
-        # Whoever stays behind within the limit does not stop the run, but no run that left hosts behind ends well.
+        # Failures within max_failed do not stop the run, but a run with failed hosts does not exit with 0.
         failed = too_many or (through and bool(fallen))
-        told = complaint or f"{len(notes)} hosts, none failed"
+        message = complaint or f"{len(notes)} hosts, none failed"
         where = "" if self._task.check_mode else f"; report: {found.folder}"
-        return {"failed": failed, "msg": told + where, "report": str(found.folder)}
+        return {"failed": failed, "msg": message + where, "report": str(found.folder)}

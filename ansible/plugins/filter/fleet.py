@@ -1,4 +1,4 @@
-"""What the playbooks and roles decide by; the decisions themselves are in plugin_utils."""
+"""The filters with which playbooks and roles decide; the logic is in plugin_utils."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 from ansible import context
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import order, ready, summary, writable
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import batches, encoding, ready, summary
 
 
-def canaries_first(groups: Mapping[str, Sequence[str]], hosts: order.Names, canaries: order.Names) -> list[str]:
-    """Return the hosts of a run in their order. Syntax is checked without the inventory that knows their names."""
+def canaries_first(groups: Mapping[str, Sequence[str]], hosts: batches.Names, canaries: batches.Names) -> list[str]:
+    """Return the hosts of a run in order; none for --syntax-check, which has no inventory."""
     if context.CLIARGS.get("start_at_task"):
-        raise AnsibleFilterError("--start-at-task leaves out tasks; do without, each host goes on where it was")
-    return [] if context.CLIARGS.get("syntax") else order.canaries_first(groups, hosts, canaries)
+        raise AnsibleFilterError("--start-at-task leaves out tasks; run without it, each host continues where it was")
+    return [] if context.CLIARGS.get("syntax") else batches.canaries_first(groups, hosts, canaries)
 
 
 def outcome(failed: Mapping[str, Any]) -> str:
-    """Return what has become of a host that could not be brought back: lost, or there but not as it was."""
+    """Return the result of a host whose rollback failed: lost, or failed if it answers."""
     return "lost" if failed.get("lost_contact") else "failed"
 
 
 def turned_away(failed: Mapping[str, Any], seen: ready.Seen) -> str:
-    """Return what has become of a host that this run did nothing to: that is as it was, unless it was in the middle."""
+    """Return the result of a host that this run did not change; it may still be in the middle of an earlier rollout."""
     if ready.halfway(seen):
         return outcome(failed)
     return "unreachable" if failed.get("lost_contact") else "refused"
@@ -32,8 +32,8 @@ def turned_away(failed: Mapping[str, Any], seen: ready.Seen) -> str:
 
 def why(failed: Mapping[str, Any]) -> str:
     """Return the reason of a failed task in one line."""
-    told = failed.get("msg") or failed.get("module_stderr") or failed.get("stderr")
-    return writable.line(told or "no reason was given; see what Ansible said")
+    message = failed.get("msg") or failed.get("module_stderr") or failed.get("stderr")
+    return encoding.line(message or "no reason was given; read Ansible's output")
 
 
 class FilterModule:
@@ -44,7 +44,7 @@ class FilterModule:
             "finished": ready.finished,
             "halfway": ready.halfway,
             "hindered": ready.hindered,
-            "judged": summary.judged,
+            "evaluated": summary.evaluated,
             "left_behind": ready.left_behind,
             "outcome": outcome,
             "remarks": ready.remarks,

@@ -10,7 +10,7 @@ from pathlib import Path
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
-# What boot counting puts at the end of a name: tries left, and tries done. The `+thp` of a kernel is not it.
+# What boot counting appends to a name: tries left, and tries done. It does not match the `+thp` of a kernel.
 TRIES = re.compile(r"\+\d+(?:-\d+)?$")
 SUFFIX = ".conf"
 
@@ -31,7 +31,7 @@ class Entry:
 
     @property
     def counted(self) -> bool:
-        """Say whether the loader still counts tries, because no boot of it has been found good."""
+        """Say whether the loader still counts tries, because no boot of the entry was marked as good."""
         return TRIES.search(self.file[: -len(SUFFIX)]) is not None
 
 
@@ -57,7 +57,7 @@ def entries(folder: Path) -> list[Entry]:
 
 
 def find(folder: Path, uname: str) -> Entry:
-    """Return the entry of a kernel. Of several, it is the one that kernel-install wrote and named after the kernel."""
+    """Return the entry of a kernel. Of several, choose the one that kernel-install named after the kernel."""
     found = [entry for entry in entries(folder) if entry.version == uname]
     if len(found) > 1:
         found = [entry for entry in found if entry.name.endswith(f"-{uname}")]
@@ -68,27 +68,27 @@ def find(folder: Path, uname: str) -> Entry:
 
 
 def pattern(entry: Entry) -> str:
-    """Return a pattern that finds this entry with tries and without, and no other one, be it there or yet to come.
+    """Return a pattern that matches this entry with tries and without, and no other entry, present or future.
 
-    The loader compares file names. A good boot takes the tries off, installing the same package again puts them back.
-    After the name there is `+` and a digit, or `.conf`; that of the debug kernel of the same release goes on otherwise.
-    So do all kernels of x86_64, where alone this is used; elsewhere a kernel may be called `+64k` beside another one.
+    The loader compares file names. A good boot removes the tries; installing the same package again adds them. The name
+    is followed by `+` and a digit, or by `.conf`; the names of the other flavours of the same release continue
+    differently. This holds for all kernels of x86_64; elsewhere another kernel may be called `+64k`.
     """
     return f"{entry.name}[+.][0-9c]*"
 
 
 def names(entry: Entry, wanted: str | None) -> bool:
-    """Say whether a loader that is told `wanted` takes this entry and no other one; loaders do not tell capitals.
+    """Say whether a loader with the default `wanted` starts this entry and no other; loaders ignore case.
 
-    A pattern that is not ours does not count, also if it finds nothing else so far: `ID-*` of an operator finds the
-    kernel as well that is installed next, and that may be its first match.
+    A pattern that is not ours does not count, even if it only matches this entry now: an operator's `ID-*` also matches
+    the kernel that is installed next, and that may be its first match.
     """
     known = (entry.file, f"{entry.name}{SUFFIX}", entry.name, pattern(entry))
     return wanted is not None and wanted.lower() in [name.lower() for name in known]
 
 
 def with_options(content: str, change: Callable[[str], str]) -> str:
-    """Return an entry with another kernel command line; nothing else of it changes."""
+    """Return an entry with its kernel command line changed, and nothing else."""
     lines = content.splitlines()
     where = next((number for number, line in enumerate(lines) if line.split()[:1] == ["options"]), None)
     if where is None:

@@ -1,4 +1,4 @@
-"""The way from one kernel to another and back, on one host: each step looks first, and does what is left to do."""
+"""Boot another kernel and roll back, on one host. Each step checks what is already done and does the rest."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ class Host:
         self.loader = loaders.find()
         self.changed = False
 
-    def told(self) -> dict[str, Any]:
-        """Return what the boot loader is told."""
+    def boot_settings(self) -> dict[str, Any]:
+        """Return the boot loader's configuration."""
         return {**self.loader.settings(), "once": self.loader.once()}
 
     def hold(self) -> None:
-        """Before anything is installed: whatever comes, the kernel that ran before is what is booted."""
+        """Before the install: make sure that every boot starts the old kernel, whatever happens."""
         record = self.store.need(records.BEGUN, records.INSTALLING, records.INSTALLED, records.ARMED, records.BOOTED)
         self._make_default(self.loader.entry(record["before"]["uname"]))
-        # Not from the kernel that is tried: it may have been armed by a run that was cut off, and be what starts next.
+        # But not those of the new kernel: a run that was cut off may have armed it for the next boot.
         self._forget_trials(but=record["target"]["uname"])
 
     def try_once(self, wanted: Trial) -> bool:
-        """Have the next boot try a kernel; say whether there has to be one."""
+        """Try a kernel in the next boot; say whether a reboot is needed."""
         record = self.store.need(records.INSTALLED, records.ARMED, records.BOOTED)
         entry = self.loader.entry(wanted.uname)
         lacking = self.loader.incomplete(entry)
         if lacking:
             what = f"the boot entry of {wanted.uname} lacks {', '.join(lacking)}"
-            raise Problem(what, "see whether the boot partition is full, and what kernel-install says")
+            raise Problem(what, "check whether the boot partition is full, and what kernel-install says")
         tried = record["phase"] == records.ARMED and record["armed_in"] != snapshot.boot_id()
         if snapshot.uname() == wanted.uname:
             return False
-        # One that ran and was given up for want of a controller has not failed: the controller had been killed.
+        # A trial that ran and was not confirmed has not failed: its controller was killed.
         if tried and not trial.unconfirmed(ROOT):
             raise Problem(_came_back(wanted.uname), "read the console, /sys/fs/pstore and the journal of that boot")
         if not self.loader.kept(self.loader.entry(record["before"]["uname"])):
-            raise Problem("the old kernel is not the default, so it would not come back by itself", "begin again")
+            raise Problem("the old kernel is not the default, so it would not start again by itself", "begin again")
         boot, watchdog = snapshot.boot_id(), wanted.watchdog if not snapshot.watchdog() else 0
         words = trial.arguments(boot, wanted.panic, watchdog, wanted.arguments)
         trial.arm(ROOT, wanted.uname, boot, wanted.timeout, wanted.panic)
@@ -72,7 +72,7 @@ class Host:
         return True
 
     def confirm(self, uname: str, panic: int) -> None:
-        """After the reboot: it is the wanted kernel, freshly started, by the entry the loader was told."""
+        """After the reboot: check that the wanted kernel runs, freshly booted from the entry that was armed."""
         record = self.store.need(records.INSTALLED, records.ARMED, records.BOOTED)
         if snapshot.uname() != uname:
             raise Problem(_came_back(uname), "read the console, /sys/fs/pstore and the journal of that boot")
@@ -81,44 +81,44 @@ class Host:
             raise Problem("the host has not rebooted: its boot id is the same", "see why `shutdown -r` does nothing")
         selected = self.loader.selected()
         if armed and selected is not None and not _named(self.loader.entry(uname), selected):
-            raise Problem(f"the boot loader started {selected}, not the entry of {uname}", "look at `bootctl list`")
+            raise Problem(f"the boot loader started {selected}, not the entry of {uname}", "check `bootctl list`")
         if uname != record["before"]["uname"]:
-            # Also for what is still to come, and whatever has set them since the boot. They are put back at the end.
+            # For the rest of the trial, whatever has set them since the boot. They are restored at the end.
             self._set_sysctls(trial.sysctls(panic), panic)
         self.changed |= trial.disarm(ROOT) or record["phase"] != records.BOOTED
         if record["phase"] != records.BOOTED:
             self.store.write(record, phase=records.BOOTED)
 
     def keep(self, uname: str, timeout: float) -> None:
-        """After the gate: this kernel is the default, and what was only for the trial goes."""
+        """After the gate: make this kernel the default, and remove what was only for the trial."""
         record = self.store.need(records.BOOTED)
         if snapshot.uname() != uname:
-            # It died after it was judged, and the host has come back by itself.
+            # It died after it was evaluated, and the host rebooted into the old kernel.
             raise Problem(_came_back(uname), "read the console, /sys/fs/pstore and the journal of that boot")
         entry = self._found_good(uname, timeout)
         self._make_default(entry)
         self._forget_trials()
         self._set_sysctls(record["before"]["sysctls"])
 
-    def turn_back(self) -> bool:
-        """Have the old kernel be what is booted; say whether it has to be."""
+    def roll_back(self) -> bool:
+        """Make the old kernel the one to boot; say whether a reboot is needed."""
         record = self.store.need(records.ROLLING_BACK)
         self.changed |= trial.disarm(ROOT)
         self._forget_once()
         self._make_default(self.loader.entry(record["before"]["uname"]))
         return snapshot.uname() != str(record["before"]["uname"])
 
-    def expect_back(self, left: str) -> None:
-        """After the reboot: it is another boot, and the old kernel, so that the rest of the way back leads there."""
+    def expect_old_kernel(self, left: str) -> None:
+        """After the reboot: check that this is another boot and the old kernel, so that the rollback can continue."""
         record = self.store.need(records.ROLLING_BACK)
         if snapshot.boot_id() == left:
             raise Problem("the host has not rebooted: its boot id is the same", "see why `shutdown -r` does nothing")
         if snapshot.uname() != record["before"]["uname"]:
             what = f"the host came back with {snapshot.uname()}, not with {record['before']['uname']}"
-            raise Problem(what, "see what the boot loader is told, and start the old kernel by hand")
+            raise Problem(what, "check the boot loader's configuration, and start the old kernel by hand")
 
     def restore(self) -> None:
-        """At the end of a rollback: the loader is set as it was, and so are the entries of the kernels that stay."""
+        """At the end of a rollback: restore the loader's settings, and the entries of the kernels that stay."""
         record = self.store.need(records.ROLLING_BACK)
         self._forget_once()
         self._forget_trials()
@@ -137,11 +137,11 @@ class Host:
             return
         self.loader.keep(entry)
         if not self.loader.kept(entry):
-            raise Problem(f"the boot loader does not take {entry.name} for its default", "look at its configuration")
+            raise Problem(f"the boot loader does not accept {entry.name} as its default", "check its configuration")
         self.changed = True
 
     def _forget_trials(self, but: str | None = None) -> None:
-        """Clear every entry: kernel-install has given the words to those that it wrote while a kernel was tried."""
+        """Clear every entry: kernel-install copies the trial's words to entries it writes during the trial."""
         for entry in bls.entries(self.loader.folder):
             if trial.marked(entry.options) and entry.version != but:
                 self.changed |= self.loader.set_trial(entry, [])
@@ -152,18 +152,18 @@ class Host:
             self.changed = True
 
     def _found_good(self, uname: str, timeout: float, sleep: Callable[[float], None] = time.sleep) -> Entry:
-        """Wait until boot counting, where it is on, has taken the boot for a good one."""
+        """Wait until boot counting, if it is on, has marked the boot as good."""
         deadline = time.monotonic() + timeout
         while (entry := self.loader.entry(uname)).counted:
             if time.monotonic() > deadline:
-                what = f"systemd has not found the boot good within {timeout:.0f} s"
+                what = f"systemd has not marked the boot as good within {timeout:.0f} s"
                 raise Problem(what, "see `systemctl list-jobs` and what boot-complete.target requires")
             sleep(POLL)
         return entry
 
 
 def _named(entry: Entry, selected: str) -> bool:
-    """Say whether a name is that of an entry, with whatever tries it had when it was started."""
+    """Say whether a name is that of an entry, whatever tries it had when it was started."""
     file = selected if selected.endswith(bls.SUFFIX) else selected + bls.SUFFIX
     return bls.parse(file, "").name.lower() == entry.name.lower()
 
@@ -173,13 +173,13 @@ def _came_back(uname: str) -> str:
 
 
 def plan(state: str, uname: str, record: records.MaybeRecord) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what the boot loader is told now, and what it would be told."""
+    """Return the boot loader's configuration, and the one it would get."""
     loader = loaders.find()
     settings, once = loader.settings(), loader.once()
     if state == "restored":
         then = record["before"]["boot"]["settings"] if record else settings
         return {**settings, "once": once}, {**then, "once": None}
-    # Of what is configured, the first is the default whatever the loader.
+    # With every loader, the first setting is the default.
     now = {"default": next(iter(settings.values())), "once": once}
     old = record["before"]["uname"] if record and records.unfinished(record) else snapshot.uname()
     default = uname if state == "kept" else old

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
 TIMEOUT = 300.0
-# As a shell has it.
+# As a shell does.
 NOT_RUN, NOT_THERE = 126, 127
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a program said, and its exit code; or why it could not be started."""
+    """The output and exit code of a program, or why it could not be started."""
 
     code: int
     out: str
@@ -25,13 +25,13 @@ class Done:
 
     @property
     def last(self) -> str:
-        """Return the line that most likely says what went wrong, without what would make it several."""
+        """Return the one line that most likely says what went wrong."""
         lines = [line.strip() for line in (self.err or self.out).splitlines() if line.strip()]
-        return lines[-1][:300] if lines else "it said nothing"
+        return lines[-1][:300] if lines else "it printed nothing"
 
 
 def run(command: Sequence[str], timeout: float | None = TIMEOUT, descriptors: Sequence[int] = ()) -> Done:
-    """Run a program to its end. One that cannot be started ends as in a shell; one that takes too long is a problem."""
+    """Run a program to its end. Return a shell's exit code if it cannot start; raise Problem if it takes too long."""
     try:
         done = subprocess.run(
             command,
@@ -45,7 +45,7 @@ def run(command: Sequence[str], timeout: float | None = TIMEOUT, descriptors: Se
             env={**os.environ, "LC_ALL": "C", "LANGUAGE": ""},
         )
     except FileNotFoundError:
-        # Or, of a script, what its first line names.
+        # The program, or the interpreter that a script names in its first line.
         return Done(NOT_THERE, "", f"{command[0]} is not installed", started=False)
     except OSError as error:
         return Done(NOT_RUN, "", f"{command[0]}: {error.strerror}", started=False)
@@ -54,9 +54,9 @@ def run(command: Sequence[str], timeout: float | None = TIMEOUT, descriptors: Se
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def said(command: Sequence[str], timeout: float | None = TIMEOUT, todo: str = "") -> str:
-    """Return what a program printed; that it fails is a problem."""
+def output(command: Sequence[str], timeout: float | None = TIMEOUT, hint: str = "") -> str:
+    """Return what a program printed. Raise Problem if it fails."""
     done = run(command, timeout)
     if done.code != 0:
-        raise Problem(f"`{' '.join(command)}` ended with {done.code}: {done.last}", todo)
+        raise Problem(f"`{' '.join(command)}` ended with {done.code}: {done.last}", hint)
     return done.out

@@ -1,4 +1,4 @@
-"""What a host counts, at one moment: memory, pressure, huge pages. It is since the boot; two moments make a rate."""
+"""Counters of a host at one moment: memory, pressure, huge pages. They start at the boot; two moments give a rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a host: read what may not be there, and write so that a crash leaves the old content or the new."""
+"""Read files that may be missing, and write files so that a crash leaves either the old or the new content."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def word(path: Path) -> str | None:
 
 
 def replace(path: Path, content: str, mode: int = 0o644) -> None:
-    """Write a file that is on the disk, whole, before it takes the place of the old one."""
+    """Replace a file by a new one that is complete and on disk first."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     part = Path(name)
     try:
@@ -48,7 +48,7 @@ def replace(path: Path, content: str, mode: int = 0o644) -> None:
 
 
 def put(path: Path, content: str | None, mode: int = 0o644) -> bool:
-    """Give a file this content, or take it away for None; say whether it was another."""
+    """Give a file this content, or delete it for None; say whether that changed it."""
     if text(path) == content:
         return False
     if content is None:
@@ -61,9 +61,9 @@ def put(path: Path, content: str | None, mode: int = 0o644) -> bool:
 
 @contextmanager
 def locked(path: Path, timeout: float) -> Iterator[int | None]:
-    """Have a lock that nobody else has; yield its descriptor, or None if it was not to be had in time.
+    """Take a lock and yield its descriptor, or None if that took too long.
 
-    It goes with the last process that has the descriptor.
+    The lock lasts until the last process closes the descriptor.
     """
     with path.open("w") as handle:
         yield handle.fileno() if _lock(handle.fileno(), time.monotonic() + timeout) else None

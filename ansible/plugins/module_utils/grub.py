@@ -1,7 +1,7 @@
-"""GRUB with BLS entries: told by its environment block, as grub2-reboot and grub2-set-default do it.
+"""GRUB with BLS entries: configured by its environment block, as grub2-reboot and grub2-set-default do it.
 
 Distributions differ in when a newly installed kernel becomes GRUB's default, and in which file says so. Instead of
-editing all of them, a plugin of kernel-install puts the kept default back whenever a kernel was added.
+editing all of them, a plugin of kernel-install restores the kept default whenever a kernel was added.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ GUARD = "etc/kernel/install.d/99-kernel-thp-default.install"
 KEPT = "var/lib/kernel-thp/default"
 GUARD_TEXT = """\
 #!/bin/sh
-# kernel-install plugin: a kernel that is installed later does not become GRUB's default; the file names the entry
-# that is. The fleet rollout of kernel-thp puts both here, and its rollback takes them away.
+# kernel-install plugin: keeps a kernel that is installed later from becoming GRUB's default. The file names the entry
+# that stays the default. The fleet rollout of kernel-thp installs both, and its rollback deletes them.
 [ "$1" = add ] || exit 0
 read -r entry < /var/lib/kernel-thp/default || exit 0
 [ -e "/boot/loader/entries/$entry.conf" ] || exit 0
 exec {editenv} {block} set "saved_entry=$entry"
 """
-# GRUB can read but not write its environment block there, so a one-time boot would come again and again.
+# GRUB cannot write its environment block there, so a one-time boot would repeat forever.
 READ_ONLY_TYPES = ("btrfs", "zfs", "f2fs")
 READ_ONLY_DEVICES = ("/dev/mapper/", "/dev/dm-", "/dev/md")
 
@@ -40,13 +40,13 @@ def environment(listed: str) -> dict[str, str]:
 def obeys(config: str, key: str) -> bool:
     """Say whether grub.cfg takes its default from the environment block.
 
-    That it has the name of the variable tells nothing: grub-mkconfig writes `function savedefault` into every one.
+    The variable's name alone proves nothing: grub-mkconfig writes `function savedefault` into every grub.cfg.
     """
     return re.search(rf'^[^#\n]*\bset\s+default="?\$\{{?{key}\b', config, re.MULTILINE) is not None
 
 
 def mounted(mountinfo: str, path: str) -> tuple[str, str]:
-    """Return type and device of the file system that holds a path, by /proc/self/mountinfo."""
+    """Return type and device of the file system that holds a path, from /proc/self/mountinfo."""
     best, found = "", ("", "")
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
@@ -60,19 +60,19 @@ def mounted(mountinfo: str, path: str) -> tuple[str, str]:
 class Grub(Loader):
     name = "grub"
 
-    def __init__(self, root: Path, editenv: str, place: Path) -> None:
+    def __init__(self, root: Path, editenv: str, directory: Path) -> None:
         super().__init__(root, root / "boot")
         self.editenv = editenv
         # The configuration and, beside it, the environment block, which may be a link to the EFI partition.
-        self.config, self.block = place / "grub.cfg", place / "grubenv"
+        self.config, self.block = directory / "grub.cfg", directory / "grubenv"
 
     @classmethod
     def find(cls, root: Path) -> Grub | None:
         editenv = next((found for name in NAMES if (found := shutil.which(f"{name}-editenv"))), None)
-        place = next((root / "boot" / name for name in NAMES if (root / "boot" / name / "grub.cfg").exists()), None)
-        if editenv is None or place is None:
+        directory = next((root / "boot" / name for name in NAMES if (root / "boot" / name / "grub.cfg").exists()), None)
+        if editenv is None or directory is None:
             return None
-        loader = cls(root, editenv, place)
+        loader = cls(root, editenv, directory)
         return loader if bls.entries(loader.folder) else None
 
     def settings(self) -> Settings:
@@ -88,10 +88,10 @@ class Grub(Loader):
         self._set("saved_entry", settings["saved_entry"])
 
     def keep(self, entry: Entry) -> None:
-        # The guard first: without it a kernel that comes in between would win.
+        # The guard first: without it, a kernel that is installed in between would become the default.
         files.put(self.root / KEPT, f"{entry.name}\n")
         files.put(self.root / GUARD, GUARD_TEXT.format(editenv=self.editenv, block=self.block), mode=0o755)
-        # With SELinux, so that kernel-install may run it; elsewhere there is no such program.
+        # SELinux needs this so that kernel-install may run it; without SELinux the program is missing.
         command.run(["restorecon", str(self.root / GUARD)])
         self._set("saved_entry", entry.name)
 
@@ -116,15 +116,15 @@ class Grub(Loader):
         if not obeys(config, "saved_entry"):
             found.append("grub.cfg does not obey the saved default (GRUB_DEFAULT=saved, then grub2-mkconfig)")
         if not obeys(config, "next_entry"):
-            found.append("grub.cfg does not know one-time boots: make it anew by grub2-mkconfig")
+            found.append("grub.cfg does not support one-time boots: run grub2-mkconfig again")
         kind, device = mounted(files.text(self.root / "proc/self/mountinfo") or "", str(self.block.resolve()))
         if kind in READ_ONLY_TYPES or device.startswith(READ_ONLY_DEVICES):
             found.append(f"GRUB cannot write its environment block on {kind} on {device}: a one-time boot would repeat")
         return found
 
     def _environment(self) -> dict[str, str]:
-        return environment(command.said([self.editenv, str(self.block), "list"]))
+        return environment(command.output([self.editenv, str(self.block), "list"]))
 
     def _set(self, key: str, value: str | None) -> None:
         words = ["unset", key] if value is None else ["set", f"{key}={value}"]
-        command.said([self.editenv, str(self.block), *words])
+        command.output([self.editenv, str(self.block), *words])

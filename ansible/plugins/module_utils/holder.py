@@ -1,4 +1,4 @@
-"""Who works on a host: one controller at a time, noted in a file beside the record."""
+"""Which run works on a host: one at a time, noted in a file beside the record."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Pr
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import FOLDER, now
 
 NAME, LOCK = "holder.json", ".lock"
-# Seconds for the step before this one to end.
+# Seconds to wait for the previous step to end.
 PATIENCE = 300.0
 Holder = dict[str, Any]
 MaybeHolder = Optional[Holder]
-# The descriptor of the lock, while a step is under way.
+# The descriptor of the lock, while a step is running.
 _under_way: list[int] = []
 
 
@@ -29,15 +29,15 @@ def read(folder: Path = FOLDER) -> MaybeHolder:
     try:
         return dict(json.loads(files.text(path(folder)) or "null") or {}) or None
     except ValueError:
-        # Half a file is nobody's: whoever holds a host has written a whole one.
+        # A truncated file belongs to nobody: a run holds the host only once the whole file is written.
         return None
 
 
 @contextmanager
 def _alone(timeout: float, folder: Path) -> Iterator[int]:
-    """Be the only one who changes the host or who holds it.
+    """Lock out every other step and holder.
 
-    A step that was cut off from its controller goes on, and is waited for: nobody can know what it is going to do.
+    A step that lost its controller keeps running, and is waited for: nobody can know what it is going to do.
     """
     with files.locked(folder / LOCK, timeout) as lock:
         if lock is None:
@@ -51,9 +51,9 @@ def _alone(timeout: float, folder: Path) -> Iterator[int]:
 def take(
     me: str, controller: str, instead_of: str = "", timeout: float = PATIENCE, folder: Path = FOLDER
 ) -> MaybeHolder:
-    """Hold the host, and return who holds it otherwise. `instead_of` names a holder that is known to be gone."""
+    """Hold the host, or return who else holds it. `instead_of` names a holder that is known to be gone."""
     other = read(folder)
-    # Who has to go away is told so at once, however long a step takes.
+    # Refuse another run at once, without waiting for a step.
     if other is not None and other["run"] not in (me, instead_of):
         return other
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def take(
 def release(me: str, folder: Path = FOLDER) -> None:
     found = read(folder)
     if found is None or found["run"] != me:
-        # Nothing to wait for.
+        # No need to wait for a step.
         return
     with _alone(PATIENCE, folder):
         found = read(folder)
@@ -79,14 +79,14 @@ def release(me: str, folder: Path = FOLDER) -> None:
 
 @contextmanager
 def step(me: str, timeout: float = PATIENCE, folder: Path = FOLDER, or_nobody: bool = False) -> Iterator[None]:
-    """Change the host for a run that holds it: from its first look to what it writes last, no other one can.
+    """Change the host for the run that holds it. Until the step has ended, no other run can take the host.
 
-    `or_nobody`: that nobody holds the host is good as well.
+    `or_nobody` also allows a host that nobody holds.
     """
     _expect(me, folder, or_nobody)
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     with _alone(timeout, folder) as lock:
-        # It has changed hands if this one had to wait, or came late.
+        # The holder may have changed while this step waited.
         _expect(me, folder, or_nobody)
         _under_way.append(lock)
         try:
@@ -96,7 +96,7 @@ def step(me: str, timeout: float = PATIENCE, folder: Path = FOLDER, or_nobody: b
 
 
 def step_under_way() -> tuple[int, ...]:
-    """Return what a program has to inherit that may outlive its module: the step is over only when that is, too."""
+    """Return the descriptors for a program that may outlive its module: the step lasts until it ends, too."""
     return tuple(_under_way)
 
 

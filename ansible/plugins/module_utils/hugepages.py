@@ -1,4 +1,4 @@
-"""The settings of transparent huge pages: all there are, as they are in force, and put back one by one."""
+"""The settings of transparent huge pages: read all of them, and restore them one by one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CHOSEN = re.compile(r"\[(\S+)\]")
 
 
 def value(content: str) -> str:
-    """Return what is in force: the word in brackets, where a file lists what can be chosen."""
+    """Return the value in effect: the word in brackets, if a file lists its choices."""
     match = CHOSEN.search(content)
     return match.group(1) if match else content.strip()
 
 
 def read(root: Path = Path("/")) -> dict[str, str]:
-    """Return every setting that can be written; a kernel without huge pages has none."""
+    """Return every writable setting; a kernel without huge pages has none."""
     folder = root / FOLDER
     found = {}
     for path in sorted(folder.rglob("*")):
@@ -34,16 +34,16 @@ def read(root: Path = Path("/")) -> dict[str, str]:
 
 
 def different(wanted: dict[str, str], root: Path = Path("/")) -> dict[str, str]:
-    """Return the settings that are not as wanted, of those that the running kernel has."""
+    """Return the settings of the running kernel that differ from the wanted ones."""
     now = read(root)
     return {name: now[name] for name, text in wanted.items() if name in now and now[name] != text}
 
 
 def restore(wanted: dict[str, str], root: Path = Path("/")) -> None:
-    """Write what differs, and only that: writing alone makes the kernel say things."""
+    """Write only what differs: any write can make the kernel log something."""
     for name in different(wanted, root):
         try:
             (root / FOLDER / name).write_text(wanted[name])
         except OSError as error:
-            what = f"transparent_hugepage/{name} does not take back `{wanted[name]}`: {error.strerror}"
+            what = f"transparent_hugepage/{name} does not accept `{wanted[name]}`: {error.strerror}"
             raise Problem(what, "write it by hand") from None

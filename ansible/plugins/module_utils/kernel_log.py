@@ -1,4 +1,4 @@
-"""What a kernel prints when something is wrong with it. A gate that could not read the log has not passed."""
+"""What a kernel logs when it has a defect. If the log cannot be read, the gate fails."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ SPLAT = re.compile(
 
 
 def read() -> str:
-    """Return the kernel's log since the boot: the journal keeps what the ring buffer has lost."""
+    """Return the kernel's log since the boot: the journal keeps what the ring buffer loses."""
     for words in (["journalctl", "-k", "-b", "--no-pager", "-o", "cat"], ["dmesg"]):
         done = command.run(words)
         if done.code == 0 and START in done.out:
             return done.out
-    raise Problem("the kernel's log since the boot cannot be read", "see whether journalctl -k -b shows it")
+    raise Problem("the kernel's log since the boot cannot be read", "check whether journalctl -k -b shows it")
 
 
 def splats(log: str, allowed: Sequence[str]) -> list[str]:
-    """Return each complaint once, without those that match a pattern of the operator's."""
+    """Return each defect once, without those that match an operator's pattern."""
     patterns = [re.compile(pattern) for pattern in allowed]
     found = (line.strip() for line in log.splitlines() if SPLAT.search(line))
     return list(dict.fromkeys(line for line in found if not any(pattern.search(line) for pattern in patterns)))

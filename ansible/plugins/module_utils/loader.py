@@ -1,4 +1,4 @@
-"""What a rollout needs a boot loader to do, whichever it is: keep a default, start another kernel once, say so."""
+"""What a rollout needs from any boot loader: keep a default, boot another kernel once, and report both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, files
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.bls import Entry
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
-# What is configured, by names that are the loader's own business; None is not configured.
+# The loader's configuration, by names that only the loader uses; None means not configured.
 Settings = dict[str, Optional[str]]
 
 
@@ -22,7 +22,7 @@ class Loader(ABC):
 
     def __init__(self, root: Path, boot: Path) -> None:
         self.root = root
-        # The file system with the entries, from where their paths count.
+        # The file system with the entries; their paths are relative to it.
         self.boot = boot
         self.folder = boot / "loader" / "entries"
 
@@ -30,55 +30,55 @@ class Loader(ABC):
 
     @abstractmethod
     def settings(self) -> Settings:
-        """Return what decides about the default, so that `restore` can put it back."""
+        """Return the settings that decide the default, for `restore`."""
 
     @abstractmethod
     def restore(self, settings: Settings) -> None:
-        """Put back what `settings` returned at another time."""
+        """Restore what `settings` returned earlier."""
 
     @abstractmethod
     def keep(self, entry: Entry) -> None:
-        """Make an entry the default, and see to it that no kernel that is installed later takes its place."""
+        """Make an entry the default, even if other kernels are installed later."""
 
     @abstractmethod
     def kept(self, entry: Entry) -> bool:
-        """Say whether `keep` was done for this entry and still holds."""
+        """Say whether `keep` is in effect for this entry."""
 
     @abstractmethod
     def set_once(self, entry: Entry | None) -> None:
-        """Have the next boot, and only that, start an entry; None: take that back."""
+        """Boot an entry in the next boot only; None cancels that."""
 
     @abstractmethod
     def once(self) -> str | None:
-        """Return what the next boot is told to start instead of the default."""
+        """Return what the next boot starts instead of the default."""
 
     @abstractmethod
     def selected(self) -> str | None:
-        """Return the entry the running kernel was started by, or None where the loader does not say."""
+        """Return the entry that started the running kernel, or None if the loader does not report it."""
 
     @abstractmethod
     def problems(self) -> list[str]:
-        """Return what keeps a one-time boot on this host from working."""
+        """Return the reasons why a one-time boot does not work on this host."""
 
-    # What does not
+    # What does not differ
 
     def entry(self, uname: str) -> Entry:
         return bls.find(self.folder, uname)
 
     def incomplete(self, entry: Entry) -> list[str]:
-        """Return the files of an entry that are not there or empty: /boot was full, or dracut failed."""
+        """Return the files of an entry that are missing or empty: /boot was full, or dracut failed."""
         return [name for name in (entry.linux, *entry.initrds) if name and not self._file(name)]
 
     def _file(self, name: str) -> bool:
-        # GRUB takes paths from the root of the file system that /boot is on, which can be that of `/`.
+        # For GRUB, paths start at the root of the file system with /boot, which can be that of `/`.
         candidates = [self.boot / name.lstrip("/"), self.root / name.lstrip("/")]
         return any(path.is_file() and path.stat().st_size > 0 for path in candidates)
 
     def set_trial(self, entry: Entry, words: Sequence[str]) -> bool:
-        """Have these words of a trial on the command line of an entry, and none of another; say whether it changed."""
+        """Replace the trial's words on the command line of an entry; say whether that changed it."""
         path = self.folder / entry.file
         content = files.text(path)
         if content is None:
-            raise Problem(f"{path} cannot be read", "look at its file system")
+            raise Problem(f"{path} cannot be read", "check its file system")
         wanted = bls.with_options(content, lambda options: " ".join([trial.without(options), *words]).lstrip())
         return files.put(path, wanted, mode=path.stat().st_mode & 0o777)

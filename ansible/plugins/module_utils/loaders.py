@@ -1,4 +1,4 @@
-"""Which boot loader a host has, by what it left behind when it started the running kernel."""
+"""Find the boot loader that started the running kernel, by what it left behind."""
 
 from __future__ import annotations
 

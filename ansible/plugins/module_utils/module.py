@@ -1,4 +1,4 @@
-"""What every module here has in common: arguments in, one line of error out, and who may change a host."""
+"""Common to all modules: arguments, errors as one line, and the check that the run holds the host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Pr
 
 Parameters = dict[str, Any]
 Result = dict[str, Any]
-# With the parameters, and whether it may only tell what it would do.
+# Called with the parameters, and whether this is check mode.
 Work = Callable[[Parameters, bool], Result]
 RUN = {"run": {"type": "str", "required": True}}
 
@@ -25,10 +25,9 @@ def main(
     takes: tuple[str, ...] = (),
     unheld: tuple[str, ...] = (),
 ) -> None:
-    """Run a module. One that changes the host is told the run it belongs to, which has to hold the host all the time.
+    """Run a module. If it changes the host, its parameter `run` names the run, which must hold the host all the time.
 
-    `takes` names the states in which holding the host is what the module is about, `unheld` those for which it will do
-    if nobody does.
+    In the states `takes` the module itself holds or releases the host. In the states `unheld` nobody has to hold it.
     """
     module = AnsibleModule(argument_spec={**arguments, **(RUN if changes else {})}, supports_check_mode=True)
     state = module.params.get("state")

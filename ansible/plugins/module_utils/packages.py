@@ -1,6 +1,7 @@
-"""Packages by dnf's and rpm's own commands: the same with dnf 4 and 5, and exact where Ansible's module is not.
+"""Packages, with dnf's and rpm's own commands: they work the same with dnf 4 and 5.
 
-That module takes a second release of an install-only package for "nothing to do", and stumbles over what plugins print.
+Ansible's module reports "nothing to do" for a second release of an install-only package, and fails on the output of
+dnf's plugins.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ from pathlib import Path
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files, holder
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
-# A key that became trusted is no package, and dnf does not handle it as one.
+# rpm lists trusted keys as packages; dnf does not handle them.
 KEY = "gpg-pubkey-"
 NEVRA = "%{NEVRA}\\n"
-# What dnf 4 ends with when another one is at work and it was told not to wait without end.
+# The exit code of dnf 4 with exit_on_lock when another dnf runs.
 LOCKED = 200
 PID_FILES = ("var/cache/dnf", "var/lib/dnf")
 POLL = 2.0
-# What comes first of a line in its table of a transaction, and how it says what such a package replaces: dnf 4 and 5 do
-# not wrap lines at the same place, nor in the middle of a name.
+# The start of a line in dnf's table of a transaction, and the line that says what a package replaces. dnf 4 and 5 wrap
+# lines at different columns, but never within a name.
 TOUCHED = r"(\S+)\s+({machine}|noarch|i[3-6]86)\s"
 REPLACED = r"replacing\s+(\S+\.({machine}|noarch|i[3-6]86))\s"
 LEFT_OUT = "Skipping packages"
-# The lines of dnf's output that say what is wrong; not a heading, and not the settings it lists after some errors.
+# The lines of dnf's output that name the error; neither headings nor the settings that dnf lists after some errors.
 REASON = re.compile(r"^(Error: .|Problem:|- )|FAILED|Public key for|do not have any GPG public keys")
 
 
 def installed() -> list[str]:
     """Return every installed package, by name, version, release and architecture."""
-    names = command.said(["rpm", "-qa", "--qf", NEVRA]).split()
+    names = command.output(["rpm", "-qa", "--qf", NEVRA]).split()
     return sorted(name for name in names if not name.startswith(KEY))
 
 
@@ -48,7 +49,7 @@ def provided(capability: str) -> bool:
 
 
 def busy(root: Path = Path("/")) -> str | None:
-    """Return who is in the middle of a transaction: the pid that dnf noted, or the lock that rpm holds."""
+    """Return who is in the middle of a transaction, by dnf's pid file or rpm's lock."""
     for folder in PID_FILES:
         for path in sorted((root / folder).glob("*_lock.pid")):
             pid = files.word(path) or ""
@@ -72,11 +73,11 @@ def wait_idle(timeout: float) -> None:
         time.sleep(POLL)
 
 
-def dnf(words: Sequence[str], lock_timeout: float, todo: str) -> str:
-    """Run dnf to its end, however long that takes: a transaction must not be cut off. Only waiting has a limit.
+def dnf(words: Sequence[str], lock_timeout: float, hint: str) -> str:
+    """Run dnf to its end, however long that takes: a transaction must not be cut off. Only waiting has a timeout.
 
-    Signatures are checked whatever the host's own configuration says, and no old kernel makes room for a new one. The
-    module may be cut off all the same, with its connection: the step that it was goes on until dnf is through.
+    The options check signatures and keep old kernels, whatever the host's configuration says. If the connection breaks,
+    the module may die; its step still lasts until dnf has ended.
     """
     options = ["-y", "--setopt=gpgcheck=1", "--setopt=*.gpgcheck=1", "--setopt=installonly_limit=0"]
     if not _is_dnf5():
@@ -89,7 +90,7 @@ def dnf(words: Sequence[str], lock_timeout: float, todo: str) -> str:
             break
         time.sleep(POLL)
     if done.code != 0:
-        raise Problem(f"dnf {_verb(words)} ended with {done.code}: {reason(done.out, done.err)}", todo)
+        raise Problem(f"dnf {_verb(words)} ended with {done.code}: {reason(done.out, done.err)}", hint)
     return done.out
 
 
@@ -98,40 +99,40 @@ def _verb(words: Sequence[str]) -> str:
 
 
 def _is_dnf5() -> bool:
-    """Say which one has the name `dnf`. That is seen at once; asked for its version, dnf 4 starts as for any work."""
+    """Say whether `dnf` is dnf 5, by the name of its file: `dnf --version` would be slow with dnf 4."""
     return Path(shutil.which("dnf") or "dnf").resolve().name == "dnf5"
 
 
 def reason(out: str, err: str) -> str:
-    """Return what dnf says went wrong: its errors, not the progress bars before or the advice after them."""
+    """Return dnf's errors, without the progress bars before them or the advice after them."""
     lines = [line.strip() for line in (err + out).splitlines() if line.strip()]
-    said = [line for line in lines if REASON.search(line)] or lines[-2:]
-    return " / ".join(dict.fromkeys(said[:3]))[:400] or "it said nothing"
+    complaints = [line for line in lines if REASON.search(line)] or lines[-2:]
+    return " / ".join(dict.fromkeys(complaints[:3]))[:400] or "it printed nothing"
 
 
 def family(nevra: str) -> str:
-    """Return name and architecture of a package, which stay the same when it is replaced by another version."""
+    """Return name and architecture of a package, which all its versions have in common."""
     name, _, arch = nevra.rpartition(".")
     return f"{name.rsplit('-', 2)[0]}.{arch}"
 
 
-def touched(said: str, machine: str) -> list[str]:
-    """Return the families of the packages that a transaction installs or replaces, from what dnf says of it."""
-    table = said.partition(LEFT_OUT)[0]
+def touched(output: str, machine: str) -> list[str]:
+    """Return the families of the packages that a transaction installs or replaces, from dnf's output."""
+    table = output.partition(LEFT_OUT)[0]
     found = {f"{name}.{arch}" for name, arch in re.findall(TOUCHED.format(machine=machine), table)}
     return sorted(found | {name for name, _ in re.findall(REPLACED.format(machine=machine), table)})
 
 
 def download(wanted: Sequence[str], lock_timeout: float) -> list[str]:
-    """Have dnf fetch all that an install needs and check every signature. Return the families of what it touches."""
+    """Download all that an install needs and check every signature. Return the families that it would touch."""
     words = ["install", "--downloadonly", *wanted]
-    said = dnf(words, lock_timeout, "look at the packages' signatures and dependencies")
-    found = touched(said, platform.machine())
+    output = dnf(words, lock_timeout, "check the packages' signatures and dependencies")
+    found = touched(output, platform.machine())
     unseen = [name for name in wanted if family(name) not in found]
     if unseen:
-        # What the rollout adds could not be told from what others do meanwhile.
-        what = f"what dnf says of its transaction does not name {', '.join(unseen)}"
-        raise Problem(what, "see whether debuglevel in /etc/dnf/dnf.conf keeps it from saying that")
+        # Otherwise the changes of the rollout could not be told from those of others.
+        what = f"dnf's list of the transaction does not name {', '.join(unseen)}"
+        raise Problem(what, "check whether debuglevel in /etc/dnf/dnf.conf hides it")
     return found
 
 
@@ -140,18 +141,18 @@ def change(before: Sequence[str], after: Sequence[str]) -> dict[str, list[str]]:
 
 
 def alone(to_remove: Sequence[str], to_install: Sequence[str]) -> list[str]:
-    """Return what has to be removed by itself. Of the others an older version takes the place.
+    """Return what to remove by itself. The other packages are replaced by an older version.
 
-    What others need would else have to go in between.
+    Removing those first would also remove the packages that need them.
     """
     replaced = {family(name) for name in to_install}
     return [name for name in to_remove if family(name) not in replaced]
 
 
 def dependents(names: Sequence[str]) -> list[str]:
-    """Return what is installed and needs one of these, but is none of them: dnf would remove it, too."""
+    """Return the other installed packages that need one of these: dnf would remove them as well."""
     if not names:
         return []
-    asked = ["dnf", "-q", "--disablerepo=*", "repoquery", "--installed", "--qf", "%{name}-%{evr}.%{arch}\\n"]
-    found = command.said([*asked, "--whatrequires", ",".join(names)]).split()
+    words = ["dnf", "-q", "--disablerepo=*", "repoquery", "--installed", "--qf", "%{name}-%{evr}.%{arch}\\n"]
+    found = command.output([*words, "--whatrequires", ",".join(names)]).split()
     return sorted(set(found) - set(names))

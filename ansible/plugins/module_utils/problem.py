@@ -1,8 +1,8 @@
-"""The one kind of error a host reports: what is wrong, and what to do about it, in one line."""
+"""The error that modules raise: what is wrong and a hint what to do, in one line."""
 
 from __future__ import annotations
 
 
 class Problem(Exception):
-    def __init__(self, what: str, todo: str = "") -> None:
-        super().__init__(f"{what}; {todo}" if todo else what)
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(f"{what}; {hint}" if hint else what)

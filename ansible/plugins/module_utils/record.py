@@ -1,6 +1,6 @@
 """The record of a rollout on its host: what it was like before, what was done to it, how far that got.
 
-It outlives the controller, so that another run can go on or go back. Its form is schemas/record.schema.json.
+It outlives the controller, so that another run can continue or roll back. Its format is schemas/record.schema.json.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Pr
 SCHEMA = 1
 FOLDER = Path("/var/lib/kernel-thp")
 NAME = "rollout.json"
-# A rollout passes through these in this order, or leaves for the last two.
+# A rollout passes through these in this order, or leaves for the two below.
 BEGUN, INSTALLING, INSTALLED, ARMED, BOOTED, DONE = "begun", "installing", "installed", "armed", "booted", "done"
 ROLLING_BACK, ROLLED_BACK = "rolling-back", "rolled-back"
 FINISHED = (DONE, ROLLED_BACK)
@@ -44,7 +44,7 @@ class Store:
         try:
             record = json.loads(content)
         except ValueError:
-            raise Problem(f"{self.path} is not JSON", "look at it, and move it away") from None
+            raise Problem(f"{self.path} is not JSON", "examine it, and move it away") from None
         if record.get("schema") != SCHEMA:
             what = f"{self.path} has form {record.get('schema')}, this collection knows {SCHEMA}"
             raise Problem(what, "use the release of the collection that wrote it")
@@ -73,37 +73,37 @@ def unfinished(record: MaybeRecord) -> bool:
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Say whether two targets are one: of the same release, a profile or a tool may be newer."""
+    """Say whether two targets are the same. With the same release, profiles or tools may still differ."""
     return one["release"] == other["release"] and sorted(one["packages"]) == sorted(other["packages"])
 
 
 def drained(record: MaybeRecord) -> bool:
-    """Say whether a run has taken the host out of service, or has begun to, and none has taken it back."""
+    """Say whether a run has taken the host out of service, or begun to, and none has returned it."""
     return record is not None and bool(record.get("drained"))
 
 
 def with_drained(record: Record, is_drained: bool) -> Record:
-    """Return a record that says so; of a host in service it says nothing."""
+    """Return the record with `drained`, or without it for a host in service."""
     bare = {name: value for name, value in record.items() if name != "drained"}
     return {**bare, "drained": True} if is_drained else bare
 
 
 def taken_up(old: MaybeRecord, target: Mapping[str, Any]) -> MaybeRecord:
-    """Return the rollout that one to this target goes on with; None: it is a new one."""
+    """Return the rollout that a rollout to this target continues, or None if it is a new one."""
     if old is not None and unfinished(old):
         return {**old, "target": target} if old["target"]["release"] == target["release"] else None
     if old is not None and old["phase"] == ROLLED_BACK:
-        # If a later rollout was undone, the host is where the one before it had left it.
+        # After a rollback the host is in the state that the previous rollout left.
         old = old["previous"]
     return old if old is not None and same(old["target"], target) else None
 
 
 def begin(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str, Any]) -> Record:
-    """Return the record to go on with: the one that is there if it is about the same target, else a new one.
+    """Return the record to continue with: the existing one if it has the same target, else a new one.
 
-    What the host was like before is taken once, so that a rollout that is taken up again does not take its own doings
-    for what it found. One in the middle goes on also with packages that have become newer since. Being out of service
-    is not of a rollout but of the host, so the new record says so of it.
+    `before` is only taken once: a rollout that is continued must not record its own changes as the state before. An
+    unfinished rollout also continues if packages have become newer since. `drained` is a state of the host and not of
+    one rollout, so the new record keeps it.
     """
     bare = with_drained(old, False) if old is not None else None
     return with_drained(_begun(bare, run, target, before), drained(old))
@@ -134,7 +134,7 @@ def _begun(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str,
 
 
 def chain(record: Record) -> Iterator[Record]:
-    """Yield the rollouts that are in force, the last one first."""
+    """Yield the rollouts that are in effect, the last one first."""
     current: MaybeRecord = record["previous"] if record["phase"] == ROLLED_BACK else record
     while current is not None:
         yield current
@@ -142,7 +142,7 @@ def chain(record: Record) -> Iterator[Record]:
 
 
 def to_undo(record: MaybeRecord, back_to: str) -> MaybeRecord:
-    """Return what a rollback has to undo: the last rollout, or all of them as if they were one; None: nothing."""
+    """Return what a rollback has to undo: the last rollout, or all of them combined; None if there is nothing."""
     if record is None or (record["phase"] == ROLLED_BACK and back_to == PREVIOUS):
         return None
     rollouts = list(chain(record))
@@ -155,7 +155,7 @@ def to_undo(record: MaybeRecord, back_to: str) -> MaybeRecord:
 
 
 def together(rollouts: list[Record]) -> dict[str, list[str]]:
-    """Return what several rollouts, the last one first, added and removed in all."""
+    """Return what several rollouts, the last one first, added and removed in total."""
     added: set[str] = set()
     removed: set[str] = set()
     for rollout in reversed(rollouts):

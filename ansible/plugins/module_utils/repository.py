@@ -1,4 +1,4 @@
-"""What the repository has: exact packages of one release, from metadata and packages whose signatures were checked."""
+"""The repository: the exact packages of one release, with the signatures of metadata and packages checked."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, p
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
 FIELDS = "%{name} %{version}-%{release} %{name}-%{evr}.%{arch}\\n"
-# By this the -core package says which `uname -r` it is.
+# The -core package provides its `uname -r` with this name.
 UNAME = "-core-uname-r = "
-MEND = "look at the repository's file in /etc/yum.repos.d and at its key"
+HINT = "check the repository's file in /etc/yum.repos.d and its key"
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a rollout wants on a host."""
+    """What a rollout installs on a host."""
 
     release: str
     uname: str
@@ -28,28 +28,28 @@ class Target:
 
 class Repository:
     def __init__(self, names: Sequence[str], check_metadata: bool, cache: str | None = None) -> None:
-        """With a cache of its own it leaves no trace on the host."""
+        """Use a cache of its own, if given, to leave no trace on the host."""
         self.options = ["-q", "-y", "--disablerepo=*", f"--enablerepo={','.join(names)}"]
         self.options += ["--setopt=*.skip_if_unavailable=0", "--setopt=*.gpgcheck=1"]
         self.options += ["--setopt=*.repo_gpgcheck=1"] if check_metadata else []
         self.options += [f"--setopt=cachedir={cache}", f"--setopt=logdir={cache}"] if cache else []
 
     def refresh(self) -> None:
-        """Take the metadata in anew, and check its signature."""
+        """Download the metadata again, and check its signature."""
         done = command.run(["dnf", *self.options, "--refresh", "makecache"], timeout=None)
         if done.code != 0:
-            raise Problem(f"the repository cannot be used: {packages.reason(done.out, done.err)}", MEND)
+            raise Problem(f"the repository cannot be used: {packages.reason(done.out, done.err)}", HINT)
 
-    def ask(self, *words: str) -> list[str]:
+    def query(self, *words: str) -> list[str]:
         done = command.run(["dnf", *self.options, "repoquery", *words], timeout=None)
         if done.code != 0:
-            raise Problem(f"the repository cannot be asked: {packages.reason(done.out, done.err)}", MEND)
+            raise Problem(f"the repository cannot be queried: {packages.reason(done.out, done.err)}", HINT)
         return [line for line in done.out.splitlines() if line.strip()]
 
     def target(self, release: str, kernel: Sequence[str], others: Sequence[str]) -> Target:
         """Find the exact packages; without a release, the newest. All kernel packages are of one release."""
         specs = [f"{name}-{release}" if release else name for name in kernel]
-        found = choose(self.ask("--latest-limit=1", "--qf", FIELDS, *specs, *others), platform.machine())
+        found = choose(self.query("--latest-limit=1", "--qf", FIELDS, *specs, *others), platform.machine())
         lacking = [name for name in (*kernel, *others) if name not in found]
         if lacking:
             of = f" of release {release}" if release else ""
@@ -58,11 +58,11 @@ class Repository:
         if len(releases) != 1:
             raise Problem(f"the repository has no whole release: {', '.join(releases)}", "set preflight_release")
         nevras = [found[name][1] for name in (*kernel, *others)]
-        return Target(releases[0], uname(self.ask("--provides", *(found[name][1] for name in kernel))), nevras)
+        return Target(releases[0], uname(self.query("--provides", *(found[name][1] for name in kernel))), nevras)
 
 
 def choose(lines: Sequence[str], machine: str) -> dict[str, tuple[str, str]]:
-    """Return release and full name by the name of the package, of those made for this machine."""
+    """Return release and full name of each package that fits this machine, by its name."""
     found = {}
     for line in lines:
         name, release, nevra = line.split()

@@ -1,4 +1,4 @@
-"""A host as a rollout finds it: what has to come back, and what the report compares with later."""
+"""The state of a host before a rollout: for the rollback, and for the report to compare with."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import now
 
-# What the trial changes and the kernel keeps until it is told otherwise.
+# The trial changes these, and they stay changed until somebody sets them again.
 SYSCTLS = ("kernel/panic", "kernel/panic_on_oops")
-# From this one on, systemd takes the watchdog's time from the kernel command line.
+# The first systemd that reads the watchdog's timeout from the kernel command line.
 WATCHDOG_SYSTEMD = 251
 SYSCTL = "proc/sys"
 
@@ -47,15 +47,15 @@ def set_sysctls(wanted: dict[str, str], root: Path = Path("/")) -> bool:
     return bool(different)
 
 
-def configured(said: str) -> dict[str, str]:
-    """Return what of that sysctl.d sets, from what `systemd-analyze cat-config` says: the last one counts."""
-    pairs = (line.partition("=") for line in said.splitlines() if "=" in line)
+def configured(output: str) -> dict[str, str]:
+    """Return the values of SYSCTLS in sysctl.d, from `systemd-analyze cat-config`: the last one wins."""
+    pairs = (line.partition("=") for line in output.splitlines() if "=" in line)
     found = {name.strip().lstrip("-").replace(".", "/"): value.strip() for name, _, value in pairs}
     return {name: found[name] for name in SYSCTLS if name in found}
 
 
 def boot() -> dict[str, Any]:
-    """Return how the host is started; what is wrong with that is a list of sentences and no error."""
+    """Return how the host boots; problems are a list of sentences, not an error."""
     try:
         loader = loaders.find()
         entry = loader.entry(uname())
@@ -72,7 +72,7 @@ def boot() -> dict[str, Any]:
 
 
 def before() -> dict[str, Any]:
-    """Return what is recorded once, before anything is changed."""
+    """Return the state to record once, before anything is changed."""
     found = boot()
     if found["loader"] is None:
         raise Problem(found["problems"][0])
@@ -102,8 +102,8 @@ def watchdog(root: Path = Path("/")) -> str | None:
     return None
 
 
-def look() -> dict[str, Any]:
-    """Return everything preflight decides by. Nothing is changed, and a host that lacks something says so."""
+def collect() -> dict[str, Any]:
+    """Return everything that preflight needs for its decisions, including what is missing. Change nothing."""
     state = tuned.read()
     return {
         "root": os.geteuid() == 0,
@@ -115,7 +115,7 @@ def look() -> dict[str, Any]:
         "boot": boot(),
         "root_free_bytes": shutil.disk_usage("/").free,
         "tuned": state.as_dict(),
-        # The package database says that tuned is there, so no package of ours will bring it.
+        # The package database lists tuned as installed, so none of our packages would install it.
         "tuned_gone": not state.installed and packages.provided("tuned"),
         "hugepages": hugepages.read(),
         "counters": counters.read().as_dict(),

@@ -1,4 +1,4 @@
-"""The soak: a host under its usual load, whose memory must not fare worse than before the rollout."""
+"""The soak: under its usual load, the host's memory figures must not be worse than before the rollout."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.counters import Counters
 
-# A share of less time, in seconds, is chance.
+# A share of a shorter time, in seconds, is chance.
 SHORTEST = 10.0
 ALLOCATED, FELL_BACK = "thp_fault_alloc", "thp_fault_fallback"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much worse than before it may be; None is not judged. Shares are percent."""
+    """How much worse than before each figure may be; None is not checked. Shares are percent."""
 
     pressure: float | None
     oom_kills: int | None
     fallback: float | None
-    # Below this many faults a share of them says nothing.
+    # With fewer faults than this, a share of them proves nothing.
     faults: int
 
 
 @dataclass(frozen=True)
 class Figures:
-    """One stretch of time: share of it in which memory was waited for, kills, share of failed huge faults."""
+    """Figures of a period: share of time spent waiting for memory, kills, share of failed huge page faults."""
 
     seconds: float
     pressure: float | None
@@ -38,7 +38,7 @@ class Figures:
 
 
 def figures(since: Counters | None, until: Counters) -> Figures:
-    """Return the figures between two moments of one boot; without the first, since the boot."""
+    """Return the figures between two moments of one boot, or since the boot without the first."""
     seconds = until.uptime - (since.uptime if since else 0.0)
 
     def grown(name: str) -> int:
@@ -58,10 +58,10 @@ def figures(since: Counters | None, until: Counters) -> Figures:
     )
 
 
-def judge(before: Figures, soak: Figures, limits: Limits, over: bool) -> list[str]:
-    """Return what got worse than the limits allow, against the average of the kernel that ran before.
+def evaluate(before: Figures, soak: Figures, limits: Limits, over: bool) -> list[str]:
+    """Return what is worse than the limits allow, compared with the average of the old kernel.
 
-    Until it is over only kills count: a share of a short time is too easily high.
+    Only kills are checked before the soak is over: a share of a short time is easily too high.
     """
     checks = (_kills, _pressure, _fallback) if over else (_kills,)
     return [sentence for check in checks if (sentence := check(before, soak, limits))]
@@ -69,10 +69,10 @@ def judge(before: Figures, soak: Figures, limits: Limits, over: bool) -> list[st
 
 def _pressure(before: Figures, soak: Figures, limits: Limits) -> str | None:
     if limits.pressure is None or (before.pressure is None and soak.pressure is None):
-        # Without PSI before as well: preflight has told of it, and it is not the new kernel that takes it away.
+        # There was no PSI before either, so the new kernel did not lose it. preflight has remarked on it.
         return None
     if soak.pressure is None:
-        return "this kernel has no /proc/pressure/memory, so memory pressure cannot be judged"
+        return "this kernel has no /proc/pressure/memory, so memory pressure cannot be checked"
     allowed = (before.pressure or 0.0) + limits.pressure
     if soak.pressure <= allowed or soak.seconds < SHORTEST:
         return None

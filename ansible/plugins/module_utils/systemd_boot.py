@@ -1,4 +1,4 @@
-"""systemd-boot: told by EFI variables, which outrank loader.conf and which no package changes."""
+"""systemd-boot: configured by EFI variables, which override loader.conf and which no package changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.loader import Loa
 VARIABLES = "sys/firmware/efi/efivars"
 VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 DEFAULT, ONCE, SELECTED, INFO = "LoaderEntryDefault", "LoaderEntryOneShot", "LoaderEntrySelected", "LoaderInfo"
-# Where the boot partition usually is, for a bootctl that does not say.
+# The usual mount points of the boot partition, for a bootctl that does not print it.
 PLACES = ("efi", "boot", "boot/efi")
 
 
@@ -30,11 +30,11 @@ class SystemdBoot(Loader):
 
     @classmethod
     def find(cls, root: Path) -> SystemdBoot | None:
-        """Return the loader if it is what started the running kernel; other loaders set the same variable."""
+        """Return the loader if it started the running kernel; other loaders set the same variable."""
         if not (variable(root, INFO) or "").startswith("systemd-boot"):
             return None
-        told = command.run(["bootctl", "--print-boot-path"]).out.strip()
-        places = [Path(told)] if told else [root / place for place in PLACES]
+        path = command.run(["bootctl", "--print-boot-path"]).out.strip()
+        places = [Path(path)] if path else [root / place for place in PLACES]
         boot = next((place for place in places if (place / "loader" / "entries").is_dir()), places[0])
         return cls(root, boot)
 
@@ -42,18 +42,18 @@ class SystemdBoot(Loader):
         return {"default": variable(self.root, DEFAULT)}
 
     def restore(self, settings: Settings) -> None:
-        # An empty name takes the variable away.
-        command.said(["bootctl", "set-default", settings["default"] or ""])
+        # An empty name deletes the variable.
+        command.output(["bootctl", "set-default", settings["default"] or ""])
 
     def keep(self, entry: Entry) -> None:
-        command.said(["bootctl", "set-default", bls.pattern(entry)])
+        command.output(["bootctl", "set-default", bls.pattern(entry)])
 
     def kept(self, entry: Entry) -> bool:
         return bls.names(entry, variable(self.root, DEFAULT))
 
     def set_once(self, entry: Entry | None) -> None:
-        # By the id that bootctl lists, systemd-boot 252 does not find an entry that has tries.
-        command.said(["bootctl", "set-oneshot", "" if entry is None else bls.pattern(entry)])
+        # systemd-boot 252 does not find an entry with tries by the id that bootctl lists.
+        command.output(["bootctl", "set-oneshot", "" if entry is None else bls.pattern(entry)])
 
     def once(self) -> str | None:
         return variable(self.root, ONCE)
@@ -64,7 +64,7 @@ class SystemdBoot(Loader):
     def problems(self) -> list[str]:
         found = []
         if not os.access(self.root / VARIABLES, os.W_OK):
-            found.append("EFI variables cannot be written, so systemd-boot cannot be told to start a kernel once")
+            found.append("EFI variables cannot be written, so systemd-boot cannot boot a kernel once")
         if command.run(["bootctl", "--version"]).code != 0:
-            found.append("bootctl is missing, so systemd-boot cannot be told to start a kernel once")
+            found.append("bootctl is missing, so systemd-boot cannot boot a kernel once")
         return found

@@ -1,9 +1,9 @@
-"""The first boot of a kernel: a host on which it panics, hangs or stays without a network comes back by itself.
+"""The first boot of a kernel: a host on which it panics, hangs or has no network returns to the old kernel by itself.
 
-All of it is on the command line of that one boot entry, or does nothing on a boot without the mark there.
+Everything is on the command line of that one boot entry, or does nothing in a boot without the mark there.
 
-That command line gets around: where no file says what it has to be, kernel-install takes the one that runs for a new
-entry. So the mark counts for one trial only, and what is between it and the end can be told from the host's own.
+That command line spreads: without a configured one, kernel-install copies the running one into new entries. So the mark
+is valid for one trial only, and mark and end delimit the trial's words from the host's own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, f
 
 # The dot makes them parameters of a module that does not exist: neither the kernel nor init minds.
 MARK, END = "kernel_thp.trial", "kernel_thp.trial_end"
-# Where somebody has taken the end away, what always comes after the mark.
+# If somebody removed the end, match the words that always follow the mark.
 WORDS = re.compile(
     rf"\s*(?<!\S){re.escape(MARK)}(?:=\S*)?(?!\S)"
     rf"(?:.*?\s{re.escape(END)}(?!\S)|(?:\s+(?:panic=\d+|oops=panic|systemd\.watchdog_sec=\d+)(?!\S))*)"
@@ -24,15 +24,15 @@ WORDS = re.compile(
 TIMER, SERVICE = "kernel-thp-trial.timer", "kernel-thp-trial.service"
 PANIC = "kernel-thp-trial-panic.service"
 UNITS = "etc/systemd/system"
-# What the boot starts of them.
+# Those that the boot starts.
 WANTED = (TIMER, PANIC)
-# Left when the time was over: the kernel did run, but nobody came, be it for want of a network or of a controller.
+# Written when the trial timed out: the kernel ran, but nobody confirmed it, for lack of a network or a controller.
 NOTE = "var/lib/kernel-thp/unconfirmed"
-# Early, and kept in emergency mode: that is one of the ways a boot can fail. Never in the old kernel, also with the
-# mark: its entry may have been written anew while the other one was tried.
+# Starts early and survives emergency mode, which is one way a boot can fail. Never runs in the old kernel, even with
+# the mark: kernel-install may have rewritten its entry during the trial.
 TIMER_TEXT = """\
 [Unit]
-Description=Go back to the old kernel unless the new one is confirmed
+Description=Roll back to the old kernel unless the new one is confirmed
 ConditionKernelVersion={uname}
 ConditionKernelCommandLine={mark}
 DefaultDependencies=no
@@ -44,10 +44,10 @@ Before=shutdown.target
 OnBootSec={seconds}s
 AccuracySec=1s
 """
-# Not a clean shutdown: whatever hangs must not keep it from happening. File systems are unmounted all the same.
+# Not a clean shutdown: nothing that hangs may block it. File systems are still unmounted.
 SERVICE_TEXT = """\
 [Unit]
-Description=Reboot into the default kernel, nobody having confirmed this one
+Description=Reboot into the default kernel, because nobody confirmed this one
 DefaultDependencies=no
 SuccessAction=reboot-force
 
@@ -55,12 +55,12 @@ SuccessAction=reboot-force
 Type=oneshot
 ExecStart=-/usr/bin/touch /{note}
 """
-# Gone with the boot. The last file counts: for systemd, and for tuned, which sets what is in sysctl.d anew whenever it
-# applies a profile. Until then what the command line says is in force.
+# Lasts until the next boot. The last file wins: for systemd, and for tuned, which applies sysctl.d again with every
+# profile. Until then the command line is in effect.
 SYSCTL = "run/sysctl.d/zz-kernel-thp-trial.conf"
 PANIC_TEXT = """\
 [Unit]
-Description=Have the kernel that is tried reboot on panic and oops, whatever sysctl.d says
+Description=Reboot on panic and oops during the trial, whatever sysctl.d says
 ConditionKernelVersion={uname}
 ConditionKernelCommandLine={mark}
 DefaultDependencies=no
@@ -73,25 +73,25 @@ ExecStart=/bin/sh -c 'mkdir -p /run/sysctl.d; {{ {lines}; }} > /{sysctl}'
 
 
 def mark(armed_in: str) -> str:
-    """Return the word of a trial, by the boot in which it is armed: the id of a boot does not come again."""
+    """Return the mark of a trial, from the id of the boot that arms it, which is unique."""
     return f"{MARK}={armed_in}"
 
 
 def arguments(armed_in: str, panic: int, watchdog: int, more: Sequence[str]) -> list[str]:
-    """Return what the trial adds to a command line. Reboot on panic, panic on oops, and reset when systemd hangs."""
+    """Return what the trial adds to a command line: reboot on panic, panic on oops, reset if systemd hangs."""
     words = [mark(armed_in), f"panic={panic}", "oops=panic"]
-    # Known to systemd 251 and later; earlier ones leave the watchdog as it is configured.
+    # systemd 251 and later know this; earlier ones leave the watchdog as configured.
     words += [f"systemd.watchdog_sec={watchdog}"] if watchdog else []
     return [*words, *more, END]
 
 
 def without(options: str) -> str:
-    """Return a command line without what trials have added to it, this one or those before it."""
+    """Return a command line without the words of any trial."""
     return WORDS.sub("", options).lstrip()
 
 
 def marked(options: str) -> bool:
-    """Say whether there is anything of a trial on a command line."""
+    """Say whether a command line has words of a trial."""
     return without(options) != options
 
 
@@ -101,12 +101,12 @@ def sysctls(panic: int) -> dict[str, str]:
 
 
 def sysctl_lines(panic: int) -> list[str]:
-    """Return the same as sysctl.d has it."""
+    """Return the same in the format of sysctl.d."""
     return [f"{name.replace('/', '.')} = {value}" for name, value in sysctls(panic).items()]
 
 
 def keep_sysctls(root: Path, panic: int | None) -> bool:
-    """Have whoever applies sysctl.d set these until the host reboots, or for None no more; say whether that is new."""
+    """Make sysctl.d set these until the reboot, or undo that for None; say whether it changed."""
     content = None if panic is None else "".join(f"{line}\n" for line in sysctl_lines(panic))
     return files.put(root / SYSCTL, content)
 
@@ -120,7 +120,7 @@ def _wanted(root: Path) -> list[Path]:
 
 
 def arm(root: Path, uname: str, armed_in: str, seconds: int, panic: int) -> None:
-    """Have the next boot of a kernel with the mark end by itself after some time, and on panic and oops."""
+    """Make the next boot with the mark end by itself, after some time and on panic or oops."""
     lines = "; ".join(f"echo {line}" for line in sysctl_lines(panic))
     words = {"uname": uname, "mark": mark(armed_in), "seconds": seconds, "note": NOTE, "lines": lines, "sysctl": SYSCTL}
     for path, content in _paths(root).items():
@@ -143,7 +143,7 @@ def unconfirmed(root: Path) -> bool:
 
 
 def disarm(root: Path) -> bool:
-    """Confirm the running boot: it does not end by itself any more. Say whether there was anything to do."""
+    """Confirm the running boot: it no longer ends by itself. Say whether there was anything to do."""
     (root / NOTE).unlink(missing_ok=True)
     if not armed(root):
         return False

@@ -1,4 +1,4 @@
-"""tuned: which profiles are in force, which are chosen for the next start, and both put back as they were."""
+"""tuned: which profiles are active, which are chosen for the next start, and how to restore both."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Pr
 
 SERVICE = "tuned.service"
 CHOICE, MODE = "etc/tuned/active_profile", "etc/tuned/profile_mode"
-# What the second one says when somebody has chosen, and tuned has not picked by itself what suits the host.
+# The content of MODE when an operator chose the profile; otherwise tuned picked it.
 BY_HAND = "manual"
 ACTIVE = "Current active profile:"
 OURS = ("thp-shrinker", "thp-shrinker-tight", "thp-baseline")
-# linux-system-roles' kernel_settings expects to be the last.
+# linux-system-roles' kernel_settings has to stay the last profile.
 LAST = "kernel_settings"
 LOG = "/var/log/tuned/tuned.log"
 POLL = 1.0
@@ -25,7 +25,7 @@ POLL = 1.0
 
 @dataclass(frozen=True)
 class State:
-    """`choice` and `mode` are the files by which tuned remembers what was chosen; `enabled` is systemd's word."""
+    """`choice` and `mode` are the files in which tuned keeps the chosen profile; `enabled` is from systemctl."""
 
     installed: bool
     running: bool
@@ -42,45 +42,45 @@ def from_dict(data: dict[str, Any]) -> State:
     return State(**{name: data[name] for name in State.__dataclass_fields__})
 
 
-def active(said: str) -> list[str]:
-    """Read `tuned-adm active`. What it calls a preset profile is chosen but not in force."""
-    return next((line[len(ACTIVE) :].split() for line in said.splitlines() if line.startswith(ACTIVE)), [])
+def active(output: str) -> list[str]:
+    """Parse `tuned-adm active`. A preset profile is chosen but not active."""
+    return next((line[len(ACTIVE) :].split() for line in output.splitlines() if line.startswith(ACTIVE)), [])
 
 
 def read(root: Path = Path("/")) -> State:
-    asked = command.run(["tuned-adm", "active"])
+    done = command.run(["tuned-adm", "active"])
     return State(
-        installed=asked.code != command.NOT_THERE,
+        installed=done.code != command.NOT_THERE,
         running=command.run(["systemctl", "is-active", "--quiet", SERVICE]).code == 0,
         enabled=command.run(["systemctl", "is-enabled", SERVICE]).out.strip(),
-        active=active(asked.out),
+        active=active(done.out),
         choice=files.text(root / CHOICE),
         mode=files.text(root / MODE),
     )
 
 
 def chosen(state: State) -> list[str]:
-    """Return the profiles beside ours that are in force because somebody has chosen them."""
+    """Return the active profiles other than ours that an operator chose."""
     by_hand = state.mode is not None and state.mode.strip() == BY_HAND
     return [name for name in state.active if by_hand and name not in OURS]
 
 
 def with_profile(before: Sequence[str], wanted: str) -> list[str]:
-    """Return the profiles that were active, with ours after them: of several the last one decides."""
+    """Return the profiles that were active, with ours after them: the last one wins."""
     others = [name for name in before if name not in OURS]
     at = others.index(LAST) if LAST in others else len(others)
     return [*others[:at], wanted, *others[at:]]
 
 
 def verified() -> str | None:
-    """Return what `tuned-adm verify` has to complain about, or None."""
+    """Return the complaint of `tuned-adm verify`, or None."""
     done = command.run(["tuned-adm", "verify"])
     return None if done.code == 0 else f"tuned-adm verify: {done.last}"
 
 
 def apply(profiles: Sequence[str], timeout: float) -> None:
-    """Have exactly these profiles in force, now and after a reboot, and verified."""
-    command.said(["systemctl", "enable", "--now", SERVICE], todo="install tuned")
+    """Apply and verify exactly these profiles, for now and for later boots."""
+    command.output(["systemctl", "enable", "--now", SERVICE], hint="install tuned")
     done = command.run(["tuned-adm", "profile", *profiles], timeout)
     if done.code != 0:
         raise Problem(f"tuned-adm profile {' '.join(profiles)}: {done.last}", f"read {LOG}")
@@ -90,7 +90,7 @@ def apply(profiles: Sequence[str], timeout: float) -> None:
 
 
 def _settled(profiles: Sequence[str], timeout: float) -> str | None:
-    """Wait until the profiles are in force; tuned-adm may return before the daemon is through."""
+    """Wait until the profiles are active; tuned-adm may return before the daemon has applied them."""
     deadline = time.monotonic() + timeout
     while True:
         found = active(command.run(["tuned-adm", "active"]).out)
@@ -101,18 +101,18 @@ def _settled(profiles: Sequence[str], timeout: float) -> str | None:
 
 
 def restore(before: State, timeout: float, root: Path = Path("/")) -> None:
-    """Put back what was chosen and whether tuned runs. Stopping it first has it take its own values back."""
+    """Restore the chosen profiles and whether tuned runs. Stopping it first makes it restore its values."""
     if not before.installed:
         command.run(["systemctl", "disable", "--now", SERVICE])
         return
-    command.said(["systemctl", "stop", SERVICE])
+    command.output(["systemctl", "stop", SERVICE])
     files.put(root / CHOICE, before.choice)
     files.put(root / MODE, before.mode)
     if before.enabled in ("enabled", "disabled"):
-        command.said(["systemctl", "enable" if before.enabled == "enabled" else "disable", SERVICE])
+        command.output(["systemctl", "enable" if before.enabled == "enabled" else "disable", SERVICE])
     if not before.running:
         return
-    command.said(["systemctl", "start", SERVICE])
+    command.output(["systemctl", "start", SERVICE])
     deadline = time.monotonic() + timeout
     while (found := active(command.run(["tuned-adm", "active"]).out)) != before.active:
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Whether a host can be made what its record says it was, and whether it is: a rollback believes nothing else."""
+"""Check whether a host can be restored to the state in its record, and afterwards whether it was."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ STAY = f"or move {FOLDER / NAME} away, and the host stays as it is"
 
 
 def hindrances(record: Record) -> list[str]:
-    """Return what would keep a rollback from its end, each with what to do, while nothing is changed for it yet.
+    """Return what would make a rollback fail, each with a hint, before the rollback changes anything.
 
-    Packages count only on a host that is done and works. One that is in the middle has to leave the kernel it runs, and
-    what becomes of packages can be seen to later.
+    Packages count only on a host that is done and works. A host in the middle of a rollout has to leave its kernel now;
+    its packages can be fixed later.
     """
     found = _kernel(str(record["before"]["uname"]))
     if record["phase"] == records.DONE:

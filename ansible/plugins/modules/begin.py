@@ -8,18 +8,18 @@ module: begin
 short_description: Begin a run
 version_added: 1.0.0
 description:
-  - Makes the folder in which a play is noted down, on the controller, with the hosts it is about. It is the same for
-    all hosts and batches of the play, whatever variables say later. In check mode it goes with ansible-playbook.
+  - Creates the directory of the run on the controller, with the list of its hosts. All hosts and batches of the play
+    use this directory, whatever variables say later. In check mode ansible-playbook deletes it at its end.
   - Fails if hosts of the play have different directories for reports, or if tags leave out tasks of the play.
-  - M(kernel_thp.fleet.note) and M(kernel_thp.fleet.verdict) need it. The second time in a play it does nothing.
+  - M(kernel_thp.fleet.note) and M(kernel_thp.fleet.verdict) need it. A second call in the same play does nothing.
 author: kernel-thp project (@kernel-thp)
 options:
   directory:
-    description: Where folders of runs are.
+    description: The directory of all runs.
     type: path
     required: true
   playbook:
-    description: What the run does.
+    description: The playbook of the run.
     type: str
     choices: [rollout, rollback, validate]
     required: true
@@ -35,4 +35,4 @@ EXAMPLES = """
 
 RETURN = ""
 
-# What it does is done on the controller, by the action plugin of this name.
+# The action plugin of the same name does the work, on the controller.

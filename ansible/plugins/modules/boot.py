@@ -1,25 +1,25 @@
 #!/usr/bin/python
-"""Have the boot loader try a kernel once, keep it, or forget about it."""
+"""Boot a kernel once, make it the default, or roll that back."""
 
 from __future__ import annotations
 
 DOCUMENTATION = """
 module: boot
-short_description: Start a kernel once, and make it the default when it is good
+short_description: Boot a kernel once, and make it the default once it has passed
 version_added: 1.0.0
 description:
-  - Works with systemd-boot, and with GRUB that reads boot loader entries. Which one it is, the host tells.
+  - Works with systemd-boot, and with GRUB that reads boot loader entries. It detects which one the host has.
 author: kernel-thp project (@kernel-thp)
 options:
   state:
     description:
-      - V(held), the kernel that ran before stays the default, whatever is installed.
-      - V(once), the next boot starts the new kernel; later ones do not.
-      - V(confirmed), the host has come up with it.
-      - V(kept), it is the default from now on, also after other kernels are installed.
+      - V(held), the old kernel stays the default, whatever is installed.
+      - V(once), only the next boot starts the new kernel.
+      - V(confirmed), the host has booted the new kernel.
+      - V(kept), the new kernel is the default from now on, even if other kernels are installed.
       - V(returning), the old kernel is the default again, and starts next.
-      - V(returned), the host has come up with it.
-      - V(restored), the boot loader is set as it was before the rollout.
+      - V(returned), the host has booted the old kernel.
+      - V(restored), the boot loader is configured as it was before the rollout.
     choices: [held, once, confirmed, kept, returning, returned, restored]
     required: true
     type: str
@@ -28,22 +28,22 @@ options:
     type: str
     default: ""
   panic:
-    description: Seconds after which the kernel that is tried reboots when it panics, for V(once) and V(confirmed).
+    description: Seconds from a panic of the new kernel to the reboot, for V(once) and V(confirmed).
     type: int
     default: 30
   watchdog:
-    description: Seconds after which the hardware resets a host on which systemd hangs. 0 for no watchdog.
+    description: Seconds after which the hardware watchdog resets a host on which systemd hangs. 0 for no watchdog.
     type: int
     default: 60
   arguments:
-    description: More words for the command line of the kernel that is tried.
+    description: Further kernel parameters for the trial boot.
     type: list
     elements: str
     default: []
   timeout:
     description: >-
-      Seconds after which an unconfirmed boot ends by itself (O(state=once)), or in which the boot has to be found good
-      by systemd (O(state=kept)).
+      Seconds after which an unconfirmed boot ends by itself (O(state=once)), or within which systemd has to mark the
+      boot as good (O(state=kept)).
     type: int
     default: 600
   left:
@@ -51,14 +51,14 @@ options:
     type: str
     default: ""
   run:
-    description: The run that works on the host. Filled in by itself.
+    description: The run that works on the host. Filled in automatically.
     type: str
 attributes:
-  check_mode: {support: full, description: Tells what the boot loader would be told.}
+  check_mode: {support: full, description: Reports how it would configure the boot loader.}
 """
 
 EXAMPLES = """
-- name: Have the next boot start the new kernel
+- name: Try the new kernel in the next boot
   kernel_thp.fleet.boot:
     state: once
     uname: 6.1.187-1.x86_64+thp
@@ -66,11 +66,11 @@ EXAMPLES = """
 
 RETURN = """
 reboot:
-  description: Whether a reboot is needed to get where the state leads.
+  description: Whether a reboot is needed to reach the state.
   returned: always
   type: bool
 boot_id:
-  description: Which boot this is.
+  description: The id of the present boot.
   returned: not in check mode
   type: str
 """
@@ -99,7 +99,7 @@ def work(parameters: Parameters, check: bool) -> Result:
         before, after = booting.plan(parameters["state"], parameters["uname"], Store().read())
         return {**difference(before, after), "reboot": False}
     host = booting.Host(Store())
-    before = host.told()
+    before = host.boot_settings()
     needs_reboot = False
     if parameters["state"] == "held":
         host.hold()
@@ -117,13 +117,13 @@ def work(parameters: Parameters, check: bool) -> Result:
     elif parameters["state"] == "kept":
         host.keep(parameters["uname"], parameters["timeout"])
     elif parameters["state"] == "returning":
-        needs_reboot = host.turn_back()
+        needs_reboot = host.roll_back()
     elif parameters["state"] == "returned":
-        host.expect_back(parameters["left"])
+        host.expect_old_kernel(parameters["left"])
     else:
         host.restore()
     found = {"changed": host.changed, "reboot": needs_reboot, "boot_id": snapshot.boot_id()}
-    return {**difference(before, host.told()), **found}
+    return {**difference(before, host.boot_settings()), **found}
 
 
 if __name__ == "__main__":

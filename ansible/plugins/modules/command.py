@@ -8,7 +8,7 @@ module: command
 short_description: Run a program on a host
 version_added: 1.0.0
 description:
-  - As M(ansible.builtin.command). Losing the host in the middle fails with C(lost_contact), and is not passed over.
+  - As M(ansible.builtin.command), but losing the host fails with C(lost_contact) instead of dropping it from the play.
 author: kernel-thp project (@kernel-thp)
 options:
   argv:
@@ -25,4 +25,4 @@ EXAMPLES = """
 
 RETURN = ""
 
-# What it does is done on the controller, by the action plugin of this name.
+# The action plugin of the same name does the work, on the controller.

@@ -1,14 +1,14 @@
 #!/usr/bin/python
-"""Look at a host, and change nothing."""
+"""Collect facts about a host without changing it."""
 
 from __future__ import annotations
 
 DOCUMENTATION = """
 module: host_info
-short_description: Look at a host before a rollout
+short_description: Collect facts about a host before a rollout
 version_added: 1.0.0
 description:
-  - Returns what the role preflight decides by, and the record of an earlier rollout. Changes nothing.
+  - Returns what the role preflight needs for its decisions, and the record of an earlier rollout. Changes nothing.
 author: kernel-thp project (@kernel-thp)
 options: {}
 attributes:
@@ -16,7 +16,7 @@ attributes:
 """
 
 EXAMPLES = """
-- name: Look at the host
+- name: Collect facts about the host
   kernel_thp.fleet.host_info:
   register: seen
 """
@@ -27,7 +27,7 @@ host:
   returned: always
   type: dict
 record:
-  description: The record of the last rollout on this host, as schemas/record.schema.json has it, or null.
+  description: The record of the last rollout on this host, in the format of schemas/record.schema.json, or null.
   returned: always
   type: dict
 holder:
@@ -42,7 +42,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Sto
 
 
 def work(_parameters: Parameters, _check: bool) -> Result:
-    return {"host": snapshot.look(), "record": Store().read(), "holder": holder.read()}
+    return {"host": snapshot.collect(), "record": Store().read(), "holder": holder.read()}
 
 
 if __name__ == "__main__":

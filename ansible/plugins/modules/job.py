@@ -1,16 +1,16 @@
 #!/usr/bin/python
-"""Wait for a job in the background of a host."""
+"""Wait for a background job on a host."""
 
 from __future__ import annotations
 
 DOCUMENTATION = """
 module: job
-short_description: Wait for a job in the background of a host
+short_description: Wait for a background job on a host
 version_added: 1.0.0
 description:
-  - Waits until the job has ended, and removes what it left. What the job returned, its failure included, is the result.
-  - A host that does not answer for a moment is asked again. One that stays silent fails with C(lost_contact), and one
-    that has rebooted fails at once, since the job went with the boot.
+  - Waits until the job has ended, and deletes its files. The result is that of the job, even if it failed.
+  - A host that does not answer for a moment is polled again. One that stays silent fails with C(lost_contact). One that
+    has rebooted fails at once, since the reboot ended the job.
 author: kernel-thp project (@kernel-thp)
 options:
   jid:
@@ -22,17 +22,17 @@ options:
     type: str
     required: true
   timeout:
-    description: Seconds in which the job has to end.
+    description: Seconds within which the job has to end.
     type: int
     required: true
   silence:
-    description: Seconds without an answer, after which the host is lost.
+    description: Seconds without an answer after which the host is lost.
     type: int
     default: 180
 """
 
 EXAMPLES = """
-- name: Begin to soak
+- name: Start the soak
   kernel_thp.fleet.soak:
     before: "{{ preflight_record.before.counters }}"
   async: 900
@@ -48,4 +48,4 @@ EXAMPLES = """
 
 RETURN = ""
 
-# What it does is done on the controller, by the action plugin of this name.
+# The action plugin of the same name does the work, on the controller.

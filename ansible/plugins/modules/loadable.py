@@ -1,19 +1,19 @@
 #!/usr/bin/python
-"""See that roles can be loaded."""
+"""Check that roles can be loaded."""
 
 from __future__ import annotations
 
 DOCUMENTATION = """
 module: loadable
-short_description: See that roles are there, and that their tasks can be read
+short_description: Check that roles exist, and that their tasks can be loaded
 version_added: 1.0.0
 description:
-  - A role with an error in its YAML has Ansible end at once, where it is included. A host would be left in the middle.
-  - Files that such a role includes while it runs are not looked at.
+  - When Ansible includes a role with a YAML error, it ends at once and leaves hosts in the middle of the rollout.
+  - Files that a role includes while it runs are not checked.
 author: kernel-thp project (@kernel-thp)
 options:
   roles:
-    description: Names of roles; empty ones are left out.
+    description: Names of roles; empty ones are ignored.
     type: list
     elements: str
     required: true
@@ -22,11 +22,11 @@ attributes:
 """
 
 EXAMPLES = """
-- name: See that the role is sound
+- name: Check that the role can be loaded
   kernel_thp.fleet.loadable:
     roles: [my_balancer]
 """
 
 RETURN = ""
 
-# What it does is done on the controller, by the action plugin of this name.
+# The action plugin of the same name does the work, on the controller.

@@ -1,29 +1,29 @@
 #!/usr/bin/python
-"""Write down what a run does with a host."""
+"""Write what a run does with a host to its journal."""
 
 from __future__ import annotations
 
 DOCUMENTATION = """
 module: note
-short_description: Write down what a run does with a host
+short_description: Write what a run does with a host to its journal
 version_added: 1.0.0
 description:
-  - Writes to the journal of the run, on the controller, and brings its report up to date. The host is not asked.
-  - That is begun by M(kernel_thp.fleet.begin).
-  - What cannot be written is a warning, so that a host is not kept from its way back. With O(release) it is a failure,
-    as the host has not been changed by then.
+  - Writes to the journal of the run, on the controller, and updates the report. The host is not contacted.
+  - M(kernel_thp.fleet.begin) has to begin the journal first.
+  - A note that cannot be written is only a warning, because it must not keep a host from its rollback. With O(release)
+    it is a failure, since the host is still unchanged then.
 author: kernel-thp project (@kernel-thp)
 options:
   step:
-    description: A step that begins; the one before it is over.
+    description: The step that begins; this ends the previous one.
     type: str
     default: ""
   release:
-    description: The release this host would get. The first one of a run counts for all; another one fails.
+    description: The release this host would get. The first host's release counts for the whole run; another one fails.
     type: str
     default: ""
   facts:
-    description: What was found out, for the report.
+    description: Facts for the report.
     type: dict
     default: {}
   failed_task:
@@ -41,16 +41,16 @@ options:
 """
 
 EXAMPLES = """
-- name: Note that the kernel comes
+- name: Note that the kernel step begins
   kernel_thp.fleet.note:
     step: kernel
 """
 
 RETURN = """
 release:
-  description: The release that the run is about; empty before that is settled.
+  description: The release of this run; empty until a host has settled it.
   returned: always
   type: str
 """
 
-# What it does is done on the controller, by the action plugin of this name.
+# The action plugin of the same name does the work, on the controller.

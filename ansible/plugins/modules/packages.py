@@ -1,20 +1,20 @@
 #!/usr/bin/python
-"""Install exact packages, and take back what an install changed."""
+"""Install exact packages, and roll back what an install changed."""
 
 from __future__ import annotations
 
 DOCUMENTATION = """
 module: packages
-short_description: Install exact packages by dnf, and take that back
+short_description: Install exact packages with dnf, and roll that back
 version_added: 1.0.0
 description:
-  - Installs packages beside what is there, with signatures checked, asks rpm for each, and records what was added and
-    removed, dependencies included. What somebody else installs meanwhile is not counted.
-  - Taking back removes what was added, nothing else, and installs what was removed or replaced by a newer version.
+  - Installs packages with their signatures checked, verifies each with rpm, and records what was added and removed,
+    including dependencies. Packages that somebody else installs meanwhile are not counted.
+  - Restoring removes exactly what was added, and installs again what was removed or replaced by a newer version.
 author: kernel-thp project (@kernel-thp)
 options:
   state:
-    description: Whether to install, or to take back what the record says was changed.
+    description: Whether to install, or to undo the changes in the record.
     choices: [installed, restored]
     required: true
     type: str
@@ -28,10 +28,10 @@ options:
     type: int
     default: 300
   run:
-    description: The run that works on the host. Filled in by itself.
+    description: The run that works on the host. Filled in automatically.
     type: str
 attributes:
-  check_mode: {support: full, description: Tells what is missing.}
+  check_mode: {support: full, description: Reports what is missing.}
 """
 
 EXAMPLES = """
@@ -43,12 +43,12 @@ EXAMPLES = """
 
 RETURN = """
 added:
-  description: What was installed.
+  description: Packages that were installed.
   returned: always
   type: list
   elements: str
 removed:
-  description: What was removed.
+  description: Packages that were removed.
   returned: always
   type: list
   elements: str
@@ -89,10 +89,10 @@ def install(parameters: Parameters, check: bool) -> Result:
 
 
 def _noted(record: Record, missing: list[str], lock_timeout: int) -> Record:
-    """Return what is noted first, so that a transaction which is cut off by a power failure can be taken back, too.
+    """Return what to record before the transaction, so that it can be undone even after a power failure.
 
-    Others install packages before, after such an end, and perhaps in between. So it is also noted which ones dnf is
-    going to touch, and what there is only when it has had its turn for that.
+    Others may install packages before, after and during the transaction. So record which packages dnf is going to
+    touch; packages_before is only taken at the first attempt.
     """
     touched = set(packages.download(missing, lock_timeout) if missing else [])
     if record["phase"] == records.INSTALLING:
@@ -101,7 +101,7 @@ def _noted(record: Record, missing: list[str], lock_timeout: int) -> Record:
 
 
 def _account(record: Record) -> dict[str, list[str]]:
-    """Return what the rollout added and removed: what an earlier run recorded, and what has come since then."""
+    """Return what the rollout added and removed: what an earlier run recorded, and what changed since then."""
     changed = packages.change(record["packages_before"], packages.installed())
     ours = {
         how: [name for name in names if packages.family(name) in record["packages_touched"]]
@@ -138,7 +138,7 @@ def _remove(names: list[str], lock_timeout: int) -> None:
     if others:
         what = f"{', '.join(others)} needs what the rollout installed, and would be removed with it"
         raise Problem(what, "remove them by hand, then run rollback.yml again")
-    # Dependencies that nobody needs any more stay, unless they are in the list themselves.
+    # Dependencies that are no longer needed stay, unless the list names them.
     words = ["--setopt=clean_requirements_on_remove=0", "remove", *names]
     packages.dnf(words, lock_timeout, "see /var/log/dnf.log on the host")
 

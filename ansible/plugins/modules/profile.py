@@ -1,20 +1,20 @@
 #!/usr/bin/python
-"""Apply a tuned profile beside those that are active, and put tuned and huge pages back."""
+"""Apply a tuned profile in addition to the active ones, and restore tuned and huge pages."""
 
 from __future__ import annotations
 
 DOCUMENTATION = """
 module: profile
-short_description: Apply a tuned profile and verify it, or put back what was there
+short_description: Apply and verify a tuned profile, or restore what was active before
 version_added: 1.0.0
 description:
-  - Adds a profile to those that were active before the rollout, or have been chosen by hand since, after them but
-    before C(kernel_settings), and has tuned verify the values.
-  - Putting back restores what was chosen, whether tuned runs, and every setting of huge pages.
+  - Adds a profile to those that were active before the rollout, or that an operator chose since; it comes after them
+    but before C(kernel_settings). tuned then verifies the values.
+  - Restoring puts back the chosen profiles, whether tuned runs, and every setting of huge pages.
 author: kernel-thp project (@kernel-thp)
 options:
   state:
-    description: Whether to apply the profile, or to put back what was recorded.
+    description: Whether to apply the profile, or to restore what was recorded.
     choices: [applied, restored]
     required: true
     type: str
@@ -23,14 +23,14 @@ options:
     default: thp-shrinker
     type: str
   timeout:
-    description: Seconds in which tuned has to have the values in force.
+    description: Seconds within which tuned has to apply the values.
     default: 60
     type: int
   run:
-    description: The run that works on the host. Filled in by itself.
+    description: The run that works on the host. Filled in automatically.
     type: str
 attributes:
-  check_mode: {support: full, description: Tells which profiles would be active.}
+  check_mode: {support: full, description: Reports which profiles would be active.}
 """
 
 EXAMPLES = """
@@ -42,7 +42,7 @@ EXAMPLES = """
 
 RETURN = """
 active:
-  description: The profiles that are active, in their order.
+  description: The active profiles, in order.
   returned: always
   type: list
   elements: str
@@ -65,14 +65,14 @@ def apply(parameters: Parameters, check: bool) -> Result:
     store, state = Store(), tuned.read()
     record = store.read() if check else store.need(records.BOOTED)
     before = tuned.from_dict(record["before"]["tuned"]) if record and records.unfinished(record) else state
-    # On a host that is taken up again after it was done, an operator may have chosen others since.
+    # If the host was done and is rolled out to again, an operator may have chosen other profiles since.
     wanted = tuned.with_profile(tuned.chosen(state) or before.active, parameters["name"])
     result = {**difference(state.active, wanted), "active": wanted}
     if check:
         return result
     if not state.installed:
-        raise Problem("tuned is not installed", "install tuned, or mend its installation")
-    # What tuned has in force is what it once read, and this rollout may have brought another version of the profile.
+        raise Problem("tuned is not installed", "install tuned, or fix its installation")
+    # tuned still uses the profile it once read; this rollout may have installed a newer version.
     brought = record["packages"]["added"] if record else []
     if not brought and state.active == wanted and state.enabled == "enabled" and tuned.verified() is None:
         return {**result, "changed": False}

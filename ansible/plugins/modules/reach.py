@@ -8,8 +8,9 @@ module: reach
 short_description: Wait until a host answers
 version_added: 1.0.0
 description:
-  - As M(ansible.builtin.wait_for_connection), also in check mode. A silent host fails with C(lost_contact).
-  - A host that is shutting down does not count as one that answers.
+  - As M(ansible.builtin.wait_for_connection), but also in check mode. A host that does not answer fails with
+    C(lost_contact).
+  - A host that is shutting down counts as not answering.
 author: kernel-thp project (@kernel-thp)
 options:
   timeout:
@@ -38,4 +39,4 @@ EXAMPLES = """
 
 RETURN = ""
 
-# What it does is done on the controller, by the action plugin of this name.
+# The action plugin of the same name does the work, on the controller.

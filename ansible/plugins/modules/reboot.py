@@ -1,17 +1,17 @@
 #!/usr/bin/python
-"""Reboot a host within a time limit, and see which kernel it came up with."""
+"""Reboot a host within a timeout, and check which kernel it booted."""
 
 from __future__ import annotations
 
 DOCUMENTATION = """
 module: reboot
-short_description: Reboot a host within a time limit, and see which kernel it came up with
+short_description: Reboot a host within a timeout, and check which kernel it booted
 version_added: 1.0.0
 description:
-  - As M(ansible.builtin.reboot), for the run that holds the host. One that does not come back fails with
+  - As M(ansible.builtin.reboot), for the run that holds the host. A host that does not return fails with
     C(lost_contact).
-  - As soon as the host answers, M(kernel_thp.fleet.boot) is run there, so that no host has to wait for others with a
-    kernel that nobody has confirmed.
+  - Runs M(kernel_thp.fleet.boot) on the host as soon as it answers, so that no host has to wait for others while its
+    kernel is unconfirmed.
 author: kernel-thp project (@kernel-thp)
 options:
   state:
@@ -32,11 +32,11 @@ options:
     type: str
     default: ""
   reboot_timeout:
-    description: Seconds until the host has to answer again.
+    description: Seconds within which the host has to answer again.
     type: int
     default: 600
   msg:
-    description: What users of the host are told.
+    description: The message to the users of the host.
     type: str
     default: Reboot initiated by Ansible
 """
@@ -51,4 +51,4 @@ EXAMPLES = """
 
 RETURN = ""
 
-# What it does is done on the controller, by the action plugin of this name.
+# The action plugin of the same name does the work, on the controller.

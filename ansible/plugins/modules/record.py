@@ -9,26 +9,26 @@ short_description: Hold a host, and keep the record of a rollout on it
 version_added: 1.0.0
 description:
   - The record, C(/var/lib/kernel-thp/rollout.json), says what the host was like before, what was done, how far it got.
-  - Two runs cannot work on a host at a time. A run of this controller that is dead gives way by itself, as soon as the
-    step is over that it left under way.
+  - Only one run can work on a host at a time. A dead run of this controller is replaced automatically, once the step
+    that it left running has ended.
 author: kernel-thp project (@kernel-thp)
 options:
   state:
     description:
-      - V(held), keep other runs away; V(released), let them; V(checked), fail unless this run does.
-      - V(begun), begin a rollout, or go on with one of the same release.
+      - V(held), keep other runs away; V(released), let them in; V(checked), fail unless this run holds the host.
+      - V(begun), begin a rollout, or continue one of the same release.
       - V(done), the rollout is finished.
-      - V(undoable), fail unless what there is to undo can be undone; it changes nothing.
-      - V(undoing), begin to go back, or go on with that; V(undone), check that the host is as it was.
-      - V(drained), write down that a run takes the host out of service; V(undrained), that it is in service again.
-        Without a record there is nothing to write.
+      - V(undoable), fail unless the rollout can be undone; it changes nothing.
+      - V(undoing), begin to roll back, or continue a rollback; V(undone), check that the host is as it was.
+      - V(drained), record that a run takes the host out of service; V(undrained), that it is in service again. Without
+        a record nothing is written.
     choices: [held, checked, begun, done, undoable, undoing, undone, drained, undrained, released]
     required: true
     type: str
   target:
     description:
-      - What is rolled out, as returned by M(kernel_thp.fleet.repository). Needed with O(state=begun).
-      - With O(state=undoable) it is the rollout that O(state=begun) would go on with that is asked for.
+      - What to roll out, as returned by M(kernel_thp.fleet.repository). Needed with O(state=begun).
+      - With O(state=undoable), the rollout to check is the one that O(state=begun) would continue.
     type: dict
   back_to:
     description: Undo the last rollout, or all of them.
@@ -36,22 +36,22 @@ options:
     default: previous
     type: str
   unfinished_only:
-    description: Undo the last rollout, and that only if it is not finished; O(back_to) is not asked then.
+    description: Undo the last rollout only, and only if it is unfinished; O(back_to) is ignored then.
     type: bool
     default: false
   run:
-    description: The run that works on the host. Filled in by itself.
+    description: The run that works on the host. Filled in automatically.
     type: str
   controller:
-    description: Where that run is. Filled in by itself.
+    description: The controller of that run. Filled in automatically.
     type: str
     default: ""
   instead_of:
-    description: A run that is known to be gone. Filled in by itself, or given by hand for a controller lost for good.
+    description: A run that is known to be gone. Filled in automatically, or given by hand if its controller is lost.
     type: str
     default: ""
   lock_timeout:
-    description: Seconds to wait for a step that an earlier run left under way.
+    description: Seconds to wait for a step that an earlier run left running.
     type: int
     default: 300
 attributes:
@@ -66,11 +66,11 @@ EXAMPLES = """
 
 RETURN = """
 record:
-  description: The record, as schemas/record.schema.json has it, or null.
+  description: The record, in the format of schemas/record.schema.json, or null.
   returned: always
   type: dict
 reboots:
-  description: Whether another kernel runs than the one that is gone back to.
+  description: Whether the rollback has to reboot, because another kernel than the old one runs.
   returned: state is undoable
   type: bool
 held_by:
@@ -106,7 +106,7 @@ ARGUMENTS = {
 
 
 def hold(parameters: Parameters, check: bool) -> Result:
-    """Holding a host is no change of it: it leaves nothing behind."""
+    """Hold the host. This does not count as a change: it leaves nothing behind."""
     run = parameters["run"]
     instead_of, timeout = parameters["instead_of"], parameters["lock_timeout"]
     other = holder.read() if check else holder.take(run, parameters["controller"], instead_of, timeout)
@@ -118,7 +118,7 @@ def hold(parameters: Parameters, check: bool) -> Result:
 
 
 def check_holder(_parameters: Parameters, _check: bool) -> Result:
-    """That it is this run is looked at before every step."""
+    """Do nothing: every step checks first that this run holds the host."""
     return {"changed": False}
 
 
@@ -149,7 +149,7 @@ def done(_parameters: Parameters, check: bool) -> Result:
 
 
 def undoable(parameters: Parameters, _check: bool) -> Result:
-    """A host that is drained, or that has begun to go back, and then cannot, would be worse off than before."""
+    """Check before the drain: a host that cannot finish its rollback would be worse off than before."""
     old, target = Store().read(), parameters["target"]
     found = records.taken_up(old, target) if target else _to_undo(old, parameters)
     hindered = undo.hindrances(found) if found is not None else []
@@ -174,7 +174,7 @@ def undoing(parameters: Parameters, check: bool) -> Result:
 def _to_undo(old: records.MaybeRecord, parameters: Parameters) -> records.MaybeRecord:
     if not parameters["unfinished_only"]:
         return records.to_undo(old, parameters["back_to"])
-    # Those before it are finished, wherever a rollback by hand would lead to.
+    # The rollouts before it are finished; only a rollback by an operator may undo those.
     return records.to_undo(old, records.PREVIOUS) if records.unfinished(old) else None
 
 
@@ -185,7 +185,7 @@ def undone(_parameters: Parameters, check: bool) -> Result:
     found = store.need(records.ROLLING_BACK)
     left = undo.remains(found)
     if left:
-        raise Problem(f"the host is not as it was: {'; '.join(left)}", "mend it by hand, then run rollback.yml again")
+        raise Problem(f"the host is not as it was: {'; '.join(left)}", "fix it by hand, then run rollback.yml again")
     return {"changed": True, "record": store.write(found, phase=records.ROLLED_BACK)}
 
 
@@ -207,7 +207,7 @@ def _be_drained(is_drained: bool, check: bool) -> Result:
 
 
 def _brief(record: records.MaybeRecord) -> dict[str, Any]:
-    """Return what of a record is worth a look in --diff."""
+    """Return the part of a record that --diff shows."""
     if record is None:
         return {}
     return {"phase": record["phase"], "release": record["target"]["release"], "before": record["before"]["uname"]}

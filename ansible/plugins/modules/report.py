@@ -1,38 +1,38 @@
 #!/usr/bin/python
-"""Make reports of runs that were killed."""
+"""Write the reports of runs that were killed."""
 
 from __future__ import annotations
 
 DOCUMENTATION = """
 module: report
-short_description: Make reports of runs that were killed
+short_description: Write the reports of runs that were killed
 version_added: 1.0.0
 description:
-  - Makes the report of each run whose process is not there any more, and of the one that is named. No host is asked.
+  - Writes the report of each run whose process is gone, and of the run that is named. No host is contacted.
 author: kernel-thp project (@kernel-thp)
 options:
   directory:
-    description: Where journals are.
+    description: The directory of all runs.
     type: path
     required: true
   run:
-    description: A run whose report is made anew.
+    description: The name of a run whose report to write again.
     type: str
     default: ""
 """
 
 EXAMPLES = """
-- name: Make reports
+- name: Write reports
   kernel_thp.fleet.report:
     directory: ./reports
 """
 
 RETURN = """
 aborted:
-  description: Runs that were found dead.
+  description: Runs whose process was gone.
   returned: always
   type: list
   elements: str
 """
 
-# What it does is done on the controller, by the action plugin of this name.
+# The action plugin of the same name does the work, on the controller.

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ask the dnf repository for exact packages, with every signature checked."""
+"""Query the dnf repository for exact packages, and check every signature."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ short_description: Find the packages of a release, and check their signatures
 version_added: 1.0.0
 description:
   - With O(state=resolved), refreshes the repositories' metadata, checks its signature, and returns exact packages.
-  - With O(state=downloaded), has dnf fetch packages with all they need and check each signature. Nothing is installed.
+  - With O(state=downloaded), downloads packages with their dependencies and checks each signature. Installs nothing.
 author: kernel-thp project (@kernel-thp)
 options:
   state:
@@ -23,7 +23,7 @@ options:
     elements: str
     default: [kernel-thp]
   check_metadata:
-    description: Whether the metadata has to be signed, whatever the host is configured to.
+    description: Whether the metadata has to be signed; overrides the host's own configuration.
     type: bool
     default: true
   release:
@@ -31,12 +31,12 @@ options:
     type: str
     default: ""
   kernel_packages:
-    description: Packages that have to be of that release.
+    description: Packages that must have that release.
     type: list
     elements: str
     default: []
   packages:
-    description: Packages of which the newest is taken; with O(state=downloaded), what to fetch.
+    description: Packages of which the newest is chosen; with O(state=downloaded), the packages to download.
     type: list
     elements: str
     default: []
@@ -45,7 +45,7 @@ options:
     type: int
     default: 300
 attributes:
-  check_mode: {support: full, description: Metadata is kept in a place of its own, and nothing is fetched.}
+  check_mode: {support: full, description: Uses a temporary cache, and downloads no packages.}
 """
 
 EXAMPLES = """

@@ -8,24 +8,24 @@ module: soak
 short_description: Watch memory pressure, OOM kills and huge page faults for some time
 version_added: 1.0.0
 description:
-  - Fails as soon as the health command does or too many processes were killed, and at the end if memory was waited for,
-    or huge pages were not to be had, more than before the rollout and a margin. Changes nothing.
+  - Fails as soon as the health command fails or too many processes were killed. At the end it also fails if waiting for
+    memory, or huge page allocation failures, exceed those before the rollout by more than a margin. Changes nothing.
 author: kernel-thp project (@kernel-thp)
 options:
   seconds:
-    description: How long. With 0 it is looked at once.
+    description: How long. With 0 the host is checked once.
     default: 300
     type: int
   interval:
-    description: Seconds between two looks.
+    description: Seconds between two checks.
     default: 30
     type: int
   before:
-    description: Counters at the end of the time before the rollout, as recorded by the role preflight.
+    description: Counters from before the rollout, as recorded by the role preflight.
     required: true
     type: dict
   health_command:
-    description: A program and its arguments, run at each look. An exit code other than 0 is a failure.
+    description: A program and its arguments, run at each check. An exit code other than 0 is a failure.
     default: []
     type: list
     elements: str
@@ -35,20 +35,20 @@ options:
     type: int
   pressure:
     description: >-
-      Percent of the time that processes may wait for memory, more than before. Negative is not judged, nor is a host
-      that has no such figures now and had none before.
+      Percent of the time that processes may wait for memory, in addition to before. Not checked if negative, or if the
+      host has no such figures now and had none before.
     default: 10.0
     type: float
   oom_kills:
-    description: Processes that may be killed for lack of memory, more than before. Negative is not judged.
+    description: Processes that may be killed for lack of memory, in addition to before. Not checked if negative.
     default: 0
     type: int
   fallback:
-    description: Percent of huge page faults that may get small pages, more than before. Negative is not judged.
+    description: Percent of huge page faults that may get small pages, in addition to before. Not checked if negative.
     default: 20.0
     type: float
   faults:
-    description: The share of faults is not judged with fewer of them.
+    description: Fewer faults than this are not checked.
     default: 1000
     type: int
 attributes:
@@ -76,7 +76,7 @@ counters:
   returned: always
   type: dict
 boot_id:
-  description: In which boot it soaked.
+  description: The boot in which it soaked.
   returned: always
   type: str
 """
@@ -109,7 +109,7 @@ def limits(parameters: Parameters) -> soaking.Limits:
 
 
 def unhealthy(parameters: Parameters) -> list[str]:
-    """Ask the health command. What it prints stays on the host: there may be secrets in it."""
+    """Run the health command. Its output stays on the host: it may contain secrets."""
     words = parameters["health_command"]
     if not words:
         return []
@@ -129,7 +129,7 @@ def work(parameters: Parameters, _check: bool) -> Result:
     while True:
         over = time.monotonic() >= end
         found = soaking.figures(began, counters.read())
-        problems = unhealthy(parameters) + soaking.judge(before, found, limits(parameters), over)
+        problems = unhealthy(parameters) + soaking.evaluate(before, found, limits(parameters), over)
         if problems or over:
             break
         time.sleep(max(0.0, min(parameters["interval"], end - time.monotonic())))

@@ -8,7 +8,7 @@ module: verdict
 short_description: End the run if too many hosts failed
 version_added: 1.0.0
 description:
-  - Counts in the journal of the run the hosts that did not get where they should, those that vanished included.
+  - Counts the hosts that failed in the journal of the run, including hosts that vanished.
   - Fails if there are more than allowed, or at the end of the run if there are any. Writes the report in any case.
 author: kernel-thp project (@kernel-thp)
 options:
@@ -19,7 +19,7 @@ options:
 """
 
 EXAMPLES = """
-- name: Judge the batch
+- name: Evaluate the batch
   kernel_thp.fleet.verdict:
     max_failed: 1
   run_once: true
@@ -32,4 +32,4 @@ report:
   type: str
 """
 
-# What it does is done on the controller, by the action plugin of this name.
+# The action plugin of the same name does the work, on the controller.

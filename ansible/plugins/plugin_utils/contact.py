@@ -1,8 +1,8 @@
-"""Losing a host in the middle of a task is a failure like any other, and a host that says nothing any more is lost.
+"""Turn losing a host in the middle of a task, or its silence, into an ordinary failure.
 
-Ansible does not count an unreachable host as failed: no rescue runs for it, and the next batch goes on. A rollout has
-to wait for such a host and bring it back, so its tasks fail instead. And it waits without end for a host that froze
-with the connection open, so a run would hang: whoever is asked here has to answer.
+Ansible does not count an unreachable host as failed: no rescue runs for it, and the next batch continues. A rollout has
+to wait for such a host and roll it back, so its tasks fail instead. Ansible also waits forever for a host that froze
+with the connection open; here every host has to answer in time.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
 Result = dict[str, Any]
 Variables = dict[str, Any]
 
-# After a minute without an answer of its server, ssh gives up. It takes the first value that it is given and these come
-# last, so who has set others in Ansible keeps them.
+# ssh gives up after a minute without an answer of the server. It uses the first value it is given, and these come last,
+# so values that an operator set in Ansible win.
 KEEP_ALIVE = "-o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 OPTIONS = ("ssh_extra_args", "sftp_extra_args", "scp_extra_args")
-# A server can go on answering on a host whose disk is gone, so that ssh notices nothing. No step takes as long as this.
+# The server may still answer on a host whose disk is gone, and ssh notices nothing. No step takes as long as this.
 STEP_TIMEOUT = 3600
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Connection(Protocol):
-    """What is asked of Ansible's connection here."""
+    """The part of Ansible's connection that is used here."""
 
     def get_option(self, option: str) -> object: ...
 
@@ -37,9 +37,9 @@ class Connection(Protocol):
 
 
 class Contact:
-    """Put before an action plugin's class, it turns `unreachable` and silence into `failed`, with `lost_contact`."""
+    """A mixin for action plugins that turns `unreachable` and silence into `failed`, with `lost_contact`."""
 
-    # Whether a step may not take longer than others do: what operators have run is not known.
+    # Whether the step has a timeout; an operator's own command has none.
     limited = True
     _limit = 0
     _gone = False
@@ -55,25 +55,25 @@ class Contact:
         return lost(str(result.get("msg", ""))) if self._gone else result
 
     def cleanup(self, force: bool = False) -> None:
-        """Ansible does this after the task; a host that is gone would be unreachable because of it after all."""
+        """Skip Ansible's cleanup after the task for a lost host: it would mark the host unreachable after all."""
         if self._gone:
             return
         with suppress(AnsibleConnectionFailure):
             super().cleanup(force)  # type: ignore[misc]
 
     def _seconds(self, variables: Variables) -> int:
-        """Return how long a host may take to answer; 0 is without end, or that Ansible itself watches the task."""
+        """Return the timeout for an answer; 0 is none, or that Ansible itself watches the task."""
         if not self.limited or self._task.timeout:  # type: ignore[attr-defined]
             return 0
         templar = self._templar  # type: ignore[attr-defined]
         return int(templar.template(variables.get("fleet_step_timeout", STEP_TIMEOUT)))
 
     def boot_id(self) -> str:
-        """Return which boot this is; a shell may say something of its own before."""
-        said = str(self._low_level_execute_command(f"cat {BOOT_ID}", sudoable=False)["stdout"])
-        return "".join(said.split()[-1:])
+        """Return the id of the boot; a shell may print something of its own before."""
+        output = str(self._low_level_execute_command(f"cat {BOOT_ID}", sudoable=False)["stdout"])
+        return "".join(output.split()[-1:])
 
-    # All that an action plugin does on a host goes through these two
+    # Everything an action plugin does on a host goes through these two
 
     def _low_level_execute_command(self, *given: object, **named: object) -> Result:
         process.end_if_orphaned()
@@ -87,12 +87,12 @@ class Contact:
 
 
 class _Silence(BaseException):
-    """No error, so that nobody takes it for one and tries again, without a limit then."""
+    """Not an Exception: nobody must catch it and try again without a timeout."""
 
 
 @contextmanager
 def answer_within(seconds: float) -> Iterator[None]:
-    """Lose contact with a host that takes longer than this; 0 is without end."""
+    """Raise a connection failure if the host takes longer than this; 0 is no timeout."""
     if not seconds:
         yield
         return
@@ -110,12 +110,12 @@ def answer_within(seconds: float) -> Iterator[None]:
     except _Silence:
         raise AnsibleConnectionFailure(f"it has not answered within {seconds:.0f} s") from None
     finally:
-        # Ansible, which uses the same signal, expects it to be nobody's.
+        # Ansible uses the same signal and expects the default handler.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def keep_alive(connection: Connection) -> None:
-    """Have ssh notice that the other end is gone. Other connections do not have its options."""
+    """Make ssh notice that the other end is gone. Other connections do not have its options."""
     for option in OPTIONS:
         with suppress(KeyError):
             given = str(connection.get_option(option) or "")
@@ -129,15 +129,15 @@ def lost(why: str) -> Result:
 
 
 class OnHost(Contact, Normal):  # type: ignore[misc]
-    """Run a module of this collection on a host, as any module is run."""
+    """Run a module of this collection on a host like any module."""
 
 
 class _Started(Normal):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
-        # Before the start: a boot that comes between is then not taken for that of the job.
+        # Read before the start: if the host reboots in between, the id does not match the job's boot.
         boot_id = {"boot_id": self.boot_id()} if self._task.async_val else {}
         return {**super().run(tmp, task_vars), **boot_id}
 
 
 class InBackground(Contact, _Started):
-    """Run a module of this collection, also as a job; whoever waits for that is told the boot it belongs to."""
+    """Run a module of this collection, also as a background job; the result of its start has its boot id."""

@@ -1,4 +1,4 @@
-"""Do a task on the controller: the host it is about is not asked."""
+"""Run a task on the controller without contacting the host."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Re
 
 
 class OnController(ActionBase):  # type: ignore[misc]
-    """What a task says of itself, and what it does with what it is given; no host changes by it, so it never says so.
+    """A task's arguments, and what it does with them. It changes no host, so it never reports a change.
 
-    It is done in check mode as well: a plan is noted down, judged and reported like what was really done.
+    It runs in check mode as well: a plan is noted, evaluated and reported like a real run.
     """
 
     _requires_connection = False

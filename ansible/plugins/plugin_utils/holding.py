@@ -1,4 +1,4 @@
-"""Run a module that changes a host, for the run that holds it."""
+"""Run a module that changes a host, for the run that holds the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import On
 
 
 class AsHolder(OnHost):
-    """As any module here; it is told the run it belongs to."""
+    """As any module here, with the name of the run as a parameter."""
 
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         self._task.args.setdefault("run", process.this_run())

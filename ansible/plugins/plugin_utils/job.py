@@ -1,4 +1,4 @@
-"""Wait for a job in the background of a host, by the clock: a host that does not answer takes long to be asked."""
+"""Wait for a background job on a host, by the clock: polling a host that does not answer takes long."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ POLL = 5.0
 
 @dataclass(frozen=True)
 class Limits:
-    """`timeout` is for the job to end, `silence` for its host to answer; in seconds."""
+    """`timeout`: for the job to end; `silence`: for its host to answer; in seconds."""
 
     timeout: float
     silence: float
 
 
 def wait(
-    ask: Callable[[], Result],
+    poll: Callable[[], Result],
     limits: Limits,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Result:
-    """Ask until the job is finished, its time is over, or its host has been silent for too long.
+    """Poll until the job is finished, its time is over, or its host has been silent for too long.
 
-    Asking is work for the host, in the middle of what the job measures, and it has not ended as soon as it began.
+    A poll is work for the host while the job measures it, and no job ends at once. So sleep first.
     """
     began = answered = clock()
     while True:
         sleep(POLL)
-        found = ask()
+        found = poll()
         now = clock()
         if found.get("lost_contact"):
             if now - answered >= limits.silence:

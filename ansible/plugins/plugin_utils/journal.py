@@ -1,4 +1,4 @@
-"""What a run does, written on the controller while it does it, a file for each host: nothing is lost with the run."""
+"""The journal of a run on the controller, one file for each host, written at once: nothing is lost with the run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, Optional
 from urllib.parse import quote
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import writable
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding
 
 SCHEMA = 1
 RUN, HOSTS, RELEASE, PAGE = "run.json", "hosts", "release", "report.html"
-# How a host can end, and whether that is what was wanted.
+# How a host can end: as intended, or failed.
 GOOD = ("done", "unchanged", "undone", "supported", "checked")
 BAD = ("refused", "unreachable", "rolled-back", "failed", "lost", "unsupported")
 Note = dict[str, Any]
@@ -36,7 +36,7 @@ class Journal:
     # The run
 
     def begin(self, name: str, playbook: str, controller: str, planned: Sequence[str], check: bool) -> None:
-        """Write down what is to come."""
+        """Write the plan of the run."""
         (self.folder / HOSTS).mkdir(parents=True, exist_ok=True)
         self.write_run(
             {
@@ -56,7 +56,7 @@ class Journal:
             self._be_latest()
 
     def _be_latest(self) -> None:
-        """Another run may do so as well, so the link is made aside and put in place; one of another user may stay."""
+        """Replace the link atomically: other runs do the same. A link of another user stays."""
         part = self.folder / f".latest-{os.getpid()}"
         part.symlink_to(self.folder.name)
         try:
@@ -68,7 +68,7 @@ class Journal:
         return dict(json.loads((self.folder / RUN).read_text()))
 
     def release(self, wanted: str = "") -> str:
-        """Return the release that this run is about: the first that any of its hosts settles on, or none yet."""
+        """Return the release of this run: the first one that any of its hosts settles on, or none yet."""
         path = self.folder / RELEASE
         if wanted and not path.exists():
             part = self.folder / f".{RELEASE}-{os.getpid()}"
@@ -79,7 +79,7 @@ class Journal:
         return files.word(path) or ""
 
     def write_run(self, run: Note) -> None:
-        files.replace(self.folder / RUN, writable.form(run))
+        files.replace(self.folder / RUN, encoding.form(run))
 
     # Its hosts
 
@@ -96,39 +96,39 @@ class Journal:
             yield dict(json.loads(path.read_text()))
 
     def _begun(self, host: str) -> Note:
-        """Return the note of a host; whatever is the first to be said of it begins one."""
+        """Return the note of a host, or a new one."""
         fresh = {"schema": SCHEMA, "host": host, "began": now(), "steps": [], "facts": {}}
         return self.note(host) or {**fresh, "ended": None, "result": None, "failed": None}
 
     def step(self, host: str, name: str) -> None:
-        """A step begins; the one before it is over, and was good."""
+        """Begin a step; the previous one has passed."""
         note = self._begun(host)
         _end_step(note, True)
         note["steps"].append({"name": name, "began": now(), "ended": None, "ok": None})
         self._write({**note, "ended": None, "result": None})
 
     def fail(self, host: str, task: str, why: str) -> None:
-        """The step that is under way fails. The first failure is the one to tell; what follows is its consequence."""
+        """Fail the present step. Only the first failure is reported; later ones are its consequences."""
         note = self._begun(host)
         step = note["steps"][-1]["name"] if note["steps"] else "start"
         _end_step(note, False)
-        told = note["failed"] or {"step": step, "task": task, "why": writable.line(why)[:600]}
-        self._write({**note, "failed": told})
+        failure = note["failed"] or {"step": step, "task": task, "why": encoding.line(why)[:600]}
+        self._write({**note, "failed": failure})
 
     def end(self, host: str, result: str, why: str = "") -> None:
         note = self._begun(host)
         _end_step(note, result in GOOD)
         if why and note["failed"]:
-            note["failed"]["then"] = writable.line(why)[:600]
+            note["failed"]["then"] = encoding.line(why)[:600]
         self._write({**note, "ended": now(), "result": result})
 
     def add(self, host: str, facts: Note) -> None:
-        """Add what was found out about a host, for the report."""
+        """Add facts about a host, for the report."""
         note = self._begun(host)
         self._write({**note, "facts": {**note["facts"], **facts}})
 
     def _write(self, note: Note) -> None:
-        files.replace(self._path(note["host"]), writable.form(note))
+        files.replace(self._path(note["host"]), encoding.form(note))
 
 
 def _end_step(note: Note, ok: bool) -> None:

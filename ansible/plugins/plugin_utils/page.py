@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: for a mail, a ticket, or a browser without a network."""
+"""The report as one self-contained page: for a mail, a ticket, or a browser without a network."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ HEADINGS = (
     "time",
 )
 LEGEND = (
-    "Before is the kernel that ran when the run came, after is the last look of this run. Counters are since the boot. "
-    "Memory that was waited for: share of the time since the boot, and during the soak."
+    "Before is the kernel that ran when the run began, after is the last measurement of this run. Counters are since "
+    "the boot. Memory that was waited for: share of the time since the boot, and during the soak."
 )
 SPLIT, DROPPED = "thp_underused_split_page", "thp_zero_subpages_dropped"
 PAGE_BYTES = 4096
@@ -78,11 +78,11 @@ def _failures(hosts: Sequence[dict[str, Any]]) -> list[str]:
         return []
     items = []
     for host in failed:
-        told = host["failed"]
-        then = f"<br>{escape(told['then'])}" if told.get("then") else ""
-        task = f" <small>({escape(told['task'])})</small>" if told.get("task") else ""
-        what = f"<b>{escape(host['host'])}</b>: {_result(host['result'])}, in {escape(told['step'])}{task}"
-        items.append(f"<li>{what}<br>{escape(told['why'])}{then}</li>")
+        failure = host["failed"]
+        then = f"<br>{escape(failure['then'])}" if failure.get("then") else ""
+        task = f" <small>({escape(failure['task'])})</small>" if failure.get("task") else ""
+        what = f"<b>{escape(host['host'])}</b>: {_result(host['result'])}, in {escape(failure['step'])}{task}"
+        items.append(f"<li>{what}<br>{escape(failure['why'])}{then}</li>")
     return ["<h2>What failed</h2>", f"<ul>{''.join(items)}</ul>"]
 
 
@@ -115,8 +115,8 @@ def _steps(steps: Sequence[dict[str, Any]]) -> str:
     if not steps:
         return ""
     marks = {True: "", False: " failed", None: " open"}
-    told = "<br>".join(f"{escape(step['name'])}: {_seconds(step['seconds'])}{marks[step['ok']]}" for step in steps)
-    return f"<details><summary>steps</summary>{told}</details>"
+    lines = "<br>".join(f"{escape(step['name'])}: {_seconds(step['seconds'])}{marks[step['ok']]}" for step in steps)
+    return f"<details><summary>steps</summary>{lines}</details>"
 
 
 def _remarks(facts: dict[str, Any]) -> str:
@@ -128,7 +128,7 @@ def _number(text: str) -> str:
 
 
 def _both(old: object, new: object) -> str:
-    """Return before and after; the bars are markup already, everything else is text from a host."""
+    """Return before and after. Bars are markup already; everything else is text from a host."""
     shown = [_text(value) for value in (old, new)]
     return shown[0] if shown[0] == shown[1] else ARROW.join(shown)
 

@@ -1,4 +1,4 @@
-"""Whether a host is ready for a rollout, by what the module host_info saw, and whether it has been through it."""
+"""Whether a host is ready for a rollout or already has it, from what the module host_info returned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Seen = Mapping[str, Any]
 
 
 def unfit(seen: Seen) -> list[str]:
-    """Return why nothing further can be asked of a host."""
+    """Return why nothing else can be checked on a host."""
     host = seen["host"]
     checks = {
         "this needs root; use become": host["root"],
@@ -25,11 +25,11 @@ def unfit(seen: Seen) -> list[str]:
 
 
 def hindered(seen: Seen, target: Mapping[str, Any], boot_mib: int, root_mib: int, need_watchdog: bool) -> list[str]:
-    """Return what has to be mended before anything is changed, each with what to do."""
+    """Return what has to be fixed before anything is changed, each with a hint."""
     host = seen["host"]
     found = list(host["boot"]["problems"])
     if not _installed(seen, target):
-        # What a rollout that is taken up again has put there needs no more room.
+        # An earlier rollout that this one continues has already used the space.
         found += _space(host, boot_mib, root_mib)
     if host["tuned_gone"]:
         found.append("tuned-adm is missing, although the package tuned is installed; reinstall tuned")
@@ -57,22 +57,24 @@ def _space(host: Mapping[str, Any], boot_mib: int, root_mib: int) -> list[str]:
 
 
 def remarks(seen: Seen) -> list[str]:
-    """Return what an operator should know, and a rollout can do without."""
+    """Return what an operator should know although the rollout can continue."""
     host = seen["host"]
     found = []
     if host["no_watchdog"]:
         found.append(f"{host['no_watchdog']}: a hang before systemd has started would need a reset by hand")
     for name in (name for name, value in host["configured_sysctls"].items() if value == "0"):
-        told = f"sysctl.d sets {name.replace('/', '.')} = 0"
-        found.append(f"{told}: the new kernel reboots by itself all the same while it is tried, and no longer")
+        message = f"sysctl.d sets {name.replace('/', '.')} = 0"
+        found.append(f"{message}: the new kernel still reboots by itself during its trial, but not later")
     if host["counters"]["pressure_us"] is None:
         what = "the old kernel has no /proc/pressure/memory (psi=0?)"
-        found.append(f"{what}: memory pressure is compared with nothing, and not judged if the new one has none either")
+        found.append(
+            f"{what}: there is no memory pressure to compare with, and it is not checked if the new one has none either"
+        )
     return found
 
 
 def finished(seen: Seen, target: Mapping[str, Any]) -> bool:
-    """Say whether just this was rolled out here and runs; whether the host is healthy is not looked at."""
+    """Say whether exactly this was rolled out here and runs. This does not check the host's health."""
     record = seen["record"]
     return bool(
         record
@@ -83,18 +85,18 @@ def finished(seen: Seen, target: Mapping[str, Any]) -> bool:
 
 
 def halfway(seen: Seen) -> bool:
-    """Say whether an earlier run has left the host in the middle of something, or out of service."""
+    """Say whether an earlier run has left the host in the middle of a rollout, or out of service."""
     return records.unfinished(seen.get("record")) or records.drained(seen.get("record"))
 
 
 def left_behind(seen: Seen) -> bool:
-    """Say whether an earlier run has left the host in the middle, or has not let go of it.
+    """Say whether an earlier run has left the host in the middle, or has not released it.
 
-    A run that was killed between the two keeps others away, from a host that looks like any other that is done.
+    A run that was killed just before the release still holds a host that is otherwise done.
     """
     return halfway(seen) or bool(seen.get("holder"))
 
 
 def undoable(seen: Seen, back_to: str) -> bool:
-    """Say whether a rollback would have anything to do, if only to let go of the host for a run that did not."""
+    """Say whether a rollback would have anything to do, if only to release the host for a dead run."""
     return records.to_undo(seen["record"], back_to) is not None or left_behind(seen)

@@ -1,4 +1,4 @@
-"""The report of a run, from its journal: run.json's whole form, and the page. Made anew while the run is under way."""
+"""The report of a run, made from its journal: report.json and the page. It is rewritten during the run."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import journal, page, process, summary, writable
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding, journal, page, process, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal, Note
 
 REPORT = "report.json"
-# With this many times what it costs between two of them, a report costs a run next to nothing.
+# Wait this many times the cost of a report before the next one, so that reports hardly slow the run.
 IDLE = 50.0
 
 
 def write(found: Journal) -> dict[str, Any]:
-    """Write report.json and report.html, each whole."""
+    """Write report.json and report.html, each atomically."""
     return _write(found, found.run())
 
 
 def _write(found: Journal, run: Note) -> dict[str, Any]:
     whole = summary.whole(run, found.notes())
-    files.replace(found.folder / REPORT, writable.form(whole))
-    files.replace(found.folder / journal.PAGE, writable.text(page.render(whole)))
+    files.replace(found.folder / REPORT, encoding.form(whole))
+    files.replace(found.folder / journal.PAGE, encoding.text(page.render(whole)))
     return whole
 
 
 def refresh(found: Journal) -> None:
-    """Bring the report up to date, if that can be done: nothing that is wrong with it is a failure of a host."""
+    """Update the report if possible: a problem with it is not a failure of a host."""
     try:
         _refresh(found)
     except Exception as error:
@@ -40,7 +40,7 @@ def refresh(found: Journal) -> None:
 
 
 def _refresh(found: Journal) -> None:
-    """Do so unless that was done a short time ago, or another worker is at it."""
+    """Update it, unless that happened a short time ago or another worker is doing it."""
     stamp = found.folder / ".refreshed"
     with (found.folder / ".lock").open("w") as lock:
         try:
@@ -63,20 +63,20 @@ def _stamp(path: Path) -> tuple[float, float]:
 
 
 def finish(found: Journal, state: str, why: str | None = None) -> dict[str, Any]:
-    """The run is over: finished, stopped by its verdict, or aborted from outside."""
+    """End the run: finished, stopped by its verdict, or aborted from outside."""
     run = found.run()
     if run["state"] == "running":
         run = {**run, "state": state, "why": why, "ended": journal.now()}
     whole = _write(found, run)
-    # Last, as the next run makes the reports of those that are not over: also one that could not be written now.
+    # Last: the next run writes the reports of all runs that are not over, including one that failed here.
     found.write_run(run)
     return whole
 
 
 def finish_dead(folder: Path) -> list[str]:
-    """Give runs that were killed their report, and return their folders.
+    """Write the reports of runs that were killed, and return their folders.
 
-    Those of other machines and of other users are left alone, and what is no journal.
+    Runs of other machines and users are left alone, and so is anything that is no journal.
     """
     names = []
     for path in sorted(folder.glob(f"*/{journal.RUN}")):

@@ -1,4 +1,4 @@
-"""A run in one object: every host that was meant, how each ended, and whether the run may go on."""
+"""A run as one object: all planned hosts, how each ended, and whether the run may continue."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import BAD, Note
 
-# Of hosts without a result: the batch is over, the run was killed, it is under way, it never came to the host.
+# Results of hosts without one: the batch is over, the run was killed, the run is running, the run never reached it.
 LOST, INTERRUPTED, RUNNING, NOT_REACHED = "lost", "interrupted", "running", "not-reached"
-# States of runs that did not get to their end, whatever became of the hosts until then.
+# States of runs that ended early, whatever the results of their hosts.
 CUT_SHORT = ("stopped", "aborted")
 NO_RESULT = {LOST: "contact was lost in this step", INTERRUPTED: "the run was cut off in this step"}
 
 
 def brief(note: Note, without_result: str) -> Note:
-    """Return one host in short, and what it is when it has no result of its own."""
+    """Return a host as the report has it, with `without_result` as its result if it has none."""
     result, failed = note["result"] or without_result, note["failed"]
     if note["result"] is None and without_result in NO_RESULT:
         last = note["steps"][-1]["name"] if note["steps"] else "start"
@@ -40,7 +40,7 @@ def seconds(began: str, ended: str | None) -> float | None:
 
 
 def whole(run: Note, notes: Iterable[Note]) -> dict[str, Any]:
-    """Return the run with all its hosts, those included that it never came to."""
+    """Return the run with all its hosts, including those it never reached."""
     without_result = {"running": RUNNING, "aborted": INTERRUPTED}.get(run["state"], LOST)
     hosts = {note["host"]: brief(note, without_result) for note in notes}
     for name in run["planned"]:
@@ -68,10 +68,10 @@ def _untouched(name: str) -> dict[str, Any]:
 
 
 def reached(everybody: Sequence[str], left: Collection[str], batch: Collection[str]) -> list[str]:
-    """Return the hosts of a play whose turn has come: up to the last one of the present batch.
+    """Return the hosts of a play up to the last one of the present batch.
 
-    `left` and `batch` are who of all and of the batch was not dropped by Ansible, so the batch may end with others. If
-    one of these is of the next batch, it was dropped before its turn, and has failed as well.
+    `left` and `batch` are the hosts of the play and of the batch that Ansible has not dropped. Dropped hosts may follow
+    the last one of `batch`. If one of these belongs to the next batch, it was dropped early, and failed as well.
     """
     last = max(number for number, host in enumerate(everybody) if host in batch)
     while last + 1 < len(everybody) and everybody[last + 1] not in left:
@@ -80,12 +80,12 @@ def reached(everybody: Sequence[str], left: Collection[str], batch: Collection[s
 
 
 def casualties(notes: Iterable[Note]) -> list[Note]:
-    """Return the hosts that did not get where they should, of those a batch has been through with."""
+    """Return the hosts that failed, of those whose batch is over."""
     return [host for host in (brief(note, LOST) for note in notes) if host["result"] in BAD]
 
 
 def sentence(host: Note) -> str:
-    """Say of a host which step failed, why, and what has become of it."""
+    """Say which step of a host failed, why, and how the host ended."""
     failed = host["failed"]
     if failed is None:
         return f"{host['host']}: {host['result']}"
@@ -98,8 +98,8 @@ def complaint(casualties: Sequence[Note], allowed: int) -> str:
     return "; ".join([count, *(sentence(host) for host in casualties)])
 
 
-def judged(result: Mapping[str, Any], counters: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return what the report says of a host after it was judged; nothing if it could not be."""
+def evaluated(result: Mapping[str, Any], counters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what the report says about a host that was evaluated; nothing if that failed."""
     validated = result.get("validate")
     if not validated:
         return {}

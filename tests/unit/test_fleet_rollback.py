@@ -1,4 +1,4 @@
-"""What a way back is about: whose rollout it undoes, whether it can be gone at all, and who is out of service."""
+"""Rollbacks: which rollout they undo, whether they can succeed, and which hosts are out of service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def target(release: str, tools: str = "1") -> dict[str, Any]:
 
 
 def rollout(release: str, phase: str, uname: str, previous: Record | None = None) -> Record:
-    """Return a record with as much in it as a way back needs."""
+    """Return a record with as much in it as a rollback needs."""
     return {
         "schema": records.SCHEMA,
         "run": "r0",
@@ -44,17 +44,17 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return found
 
 
-def ask(state: str, check: bool = False, **given: object) -> dict[str, Any]:
-    """Ask the module record, as the run r1."""
+def run(state: str, check: bool = False, **given: object) -> dict[str, Any]:
+    """Run the module record, for the run r1."""
     defaults = {name: option.get("default") for name, option in module.ARGUMENTS.items()}
     return module.work({**defaults, "state": state, "run": "r1", **given}, check)
 
 
 @pytest.mark.parametrize("back_to", [records.PREVIOUS, records.ORIGINAL])
-def test_a_rollout_that_failed_goes_back_to_the_finished_one_before_it(store: Store, back_to: str) -> None:
+def test_a_rollout_that_failed_rolls_back_to_the_finished_one_before_it(store: Store, back_to: str) -> None:
     first = rollout("1", records.DONE, OLD)
     store.write(rollout("2", records.BOOTED, FIRST, first))
-    begun = ask("undoing", back_to=back_to, unfinished_only=True)["record"]
+    begun = run("undoing", back_to=back_to, unfinished_only=True)["record"]
     assert begun["before"]["uname"] == FIRST
     assert begun["packages"]["added"] == ["kernel-thp-core-2.x86_64"]
     assert begun["previous"] == first
@@ -62,11 +62,11 @@ def test_a_rollout_that_failed_goes_back_to_the_finished_one_before_it(store: St
 
 def test_a_rollout_that_is_finished_is_left_alone_by_one_that_failed(store: Store) -> None:
     written = store.write(rollout("1", records.DONE, OLD))
-    assert ask("undoing", unfinished_only=True) == {"changed": False, "record": None}
+    assert run("undoing", unfinished_only=True) == {"changed": False, "record": None}
     assert store.read() == written
 
 
-# Whether it can be gone
+# Whether they can succeed
 
 CORE, APP, TESTS = "kernel-thp-core-1-1.x86_64", "app-1-1.noarch", "kernel-thp-selftests-0-1.x86_64"
 # The two programs in the words of a host: what is installed, what needs the rollout's packages, what can be had.
@@ -118,7 +118,7 @@ def test_without_the_old_kernel_nobody_sets_out(
     with_programs(tmp_path / "bin", monkeypatch)
     store.write(rollout("1", phase, OLD))
     (old_entry if gone == "entry" else tmp_path / "efi" / OLD / "initrd").unlink()
-    result = ask("undoable")
+    result = run("undoable")
     assert result["failed"]
     assert f"the old kernel {OLD} cannot be started any more" in result["msg"]
     assert "install it again, or move /var/lib/kernel-thp/rollout.json away" in result["msg"]
@@ -127,7 +127,7 @@ def test_without_the_old_kernel_nobody_sets_out(
 
 
 @pytest.mark.parametrize(
-    ("programs", "said"),
+    ("programs", "message"),
     [
         ({}, f"no repository has {TESTS}, which the rollout removed; have a repository provide them"),
         ({"available": TESTS, "code": 1}, f"no repository has {TESTS}, which the rollout removed, dnf says"),
@@ -141,28 +141,28 @@ def test_a_host_that_works_is_left_alone_if_its_packages_cannot_be_put_back(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     programs: dict[str, Any],
-    said: str | None,
+    message: str | None,
 ) -> None:
     with_programs(tmp_path / "bin", monkeypatch, **programs)
     found = rollout("1", records.DONE, OLD)
     written = store.write({**found, "packages": {"added": [CORE, "gone-1-1.noarch"], "removed": [TESTS, APP]}})
-    result = ask("undoable")
-    if said is None:
+    result = run("undoable")
+    if message is None:
         assert result == {"changed": False, "record": written, "reboots": True}
     else:
-        assert result["failed"] and said in result["msg"], result
+        assert result["failed"] and message in result["msg"], result
     # One in the middle has to leave its kernel, whatever its packages are like.
     written = store.write({**written, "phase": records.BOOTED})
-    assert ask("undoable", unfinished_only=True) == {"changed": False, "record": written, "reboots": True}
+    assert run("undoable", unfinished_only=True) == {"changed": False, "record": written, "reboots": True}
 
 
 def test_a_host_that_came_back_by_itself_needs_no_reboot(
     store: Store, old_entry: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.write(rollout("1", records.BOOTED, OLD))
-    assert ask("undoable", unfinished_only=True)["reboots"]
+    assert run("undoable", unfinished_only=True)["reboots"]
     monkeypatch.setattr(snapshot, "uname", lambda: OLD)
-    assert not ask("undoable", unfinished_only=True)["reboots"]
+    assert not run("undoable", unfinished_only=True)["reboots"]
 
 
 def test_what_an_older_version_takes_the_place_of_may_be_needed(
@@ -172,15 +172,15 @@ def test_what_an_older_version_takes_the_place_of_may_be_needed(
     with_programs(tmp_path / "bin", monkeypatch, needing=APP, available=older)
     found = rollout("1", records.DONE, OLD)
     written = store.write({**found, "packages": {"added": [CORE], "removed": [older]}})
-    assert ask("undoable") == {"changed": False, "record": written, "reboots": True}
+    assert run("undoable") == {"changed": False, "record": written, "reboots": True}
 
 
 def test_where_nothing_is_undone_nothing_is_in_the_way(store: Store) -> None:
     """Not even a boot loader is looked for."""
     nothing = {"changed": False, "record": None, "reboots": False}
-    assert ask("undoable") == nothing
+    assert run("undoable") == nothing
     store.write(rollout("1", records.DONE, OLD))
-    assert ask("undoable", unfinished_only=True) == nothing
+    assert run("undoable", unfinished_only=True) == nothing
 
 
 @pytest.mark.parametrize(
@@ -202,10 +202,10 @@ def test_what_is_taken_up_again_has_to_lead_back_to_what_the_first_run_found(
 ) -> None:
     with_programs(tmp_path / "bin", monkeypatch)
     store.write(old)
-    asked = ask("undoable", target=target("1", tools))
-    assert (asked["record"] or {}).get("target") == (target("1", tools) if found else None)
+    result = run("undoable", target=target("1", tools))
+    assert (result["record"] or {}).get("target") == (target("1", tools) if found else None)
     old_entry.unlink()
-    assert ask("undoable", target=target("1", tools)).get("failed", False) == found
+    assert run("undoable", target=target("1", tools)).get("failed", False) == found
 
 
 # Who is out of service
@@ -213,23 +213,23 @@ def test_what_is_taken_up_again_has_to_lead_back_to_what_the_first_run_found(
 
 def test_that_a_host_is_out_of_service_is_in_its_record_until_it_is_back(store: Store) -> None:
     written = store.write(rollout("1", records.BEGUN, OLD))
-    assert ask("drained", check=True)["changed"]
-    assert store.read() == written, "in check mode it is only told"
-    assert ask("drained")["changed"]
+    assert run("drained", check=True)["changed"]
+    assert store.read() == written, "check mode only reports it"
+    assert run("drained")["changed"]
     assert records.drained(store.read())
-    assert not ask("drained")["changed"]
+    assert not run("drained")["changed"]
     # What is written by others keeps it.
-    store.write(ask("undoing", unfinished_only=True)["record"], phase=records.ROLLED_BACK)
+    store.write(run("undoing", unfinished_only=True)["record"], phase=records.ROLLED_BACK)
     assert records.drained(store.read())
-    assert ask("undrained")["changed"]
-    assert not ask("undrained")["changed"]
+    assert run("undrained")["changed"]
+    assert not run("undrained")["changed"]
     found = store.read()
     assert found is not None and "drained" not in found
 
 
 @pytest.mark.parametrize("state", ["drained", "undrained"])
 def test_without_a_record_there_is_nothing_to_write(store: Store, state: str) -> None:
-    assert ask(state) == {"changed": False, "record": None}
+    assert run(state) == {"changed": False, "record": None}
     assert not store.path.exists()
 
 

@@ -27,7 +27,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Pr
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.soaking import Limits
 from ansible_collections.kernel_thp.fleet.plugins.modules import profile
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import order, ready
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import batches, ready
 
 from lab import splats
 
@@ -69,7 +69,7 @@ def test_a_good_host_is_fit_and_not_hindered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lacks", "instead", "said"),
+    ("lacks", "instead", "message"),
     [
         ("root", False, "needs root"),
         ("rpm", False, "no RPM host"),
@@ -77,13 +77,13 @@ def test_a_good_host_is_fit_and_not_hindered() -> None:
         ("machine", "aarch64", "this is aarch64, and kernel-thp is for x86_64"),
     ],
 )
-def test_a_host_that_is_not_one_of_ours_is_refused(lacks: str, instead: object, said: str) -> None:
+def test_a_host_that_is_not_one_of_ours_is_refused(lacks: str, instead: object, message: str) -> None:
     (sentence,) = ready.unfit(seen(**{lacks: instead}))
-    assert said in sentence
+    assert message in sentence
 
 
 @pytest.mark.parametrize(
-    ("host", "said"),
+    ("host", "message"),
     [
         ({"root_free_bytes": 1023 * MIB}, "/ has 1023 MiB free, 1024 MiB are needed"),
         ({"tuned_gone": True}, "tuned-adm is missing"),
@@ -92,9 +92,9 @@ def test_a_host_that_is_not_one_of_ours_is_refused(lacks: str, instead: object, 
         ({"boot": {"loader": "grub", "problems": [], "free_bytes": MIB, "path": "/boot"}}, "/boot has 1 MiB free"),
     ],
 )
-def test_what_has_to_be_mended_first_is_named(host: dict[str, Any], said: str) -> None:
+def test_what_has_to_be_fixed_first_is_named(host: dict[str, Any], message: str) -> None:
     (sentence,) = ready.hindered(seen(**host), TARGET, 200, 1024, need_watchdog=True)
-    assert said in sentence
+    assert message in sentence
 
 
 @pytest.mark.parametrize(
@@ -135,25 +135,25 @@ def test_a_host_that_could_have_newer_tools_is_not_done() -> None:
     assert ready.hindered(host, TARGET, 200, 1024, need_watchdog=False) == []
 
 
-def test_what_a_host_lacks_and_can_do_without_is_told() -> None:
-    told = ready.remarks(seen(no_watchdog="there is no hardware watchdog", counters={"pressure_us": None}))
-    assert len(told) == 2
-    assert "memory pressure is compared with nothing" in told[1]
+def test_the_remarks_name_what_a_host_can_do_without() -> None:
+    message = ready.remarks(seen(no_watchdog="there is no hardware watchdog", counters={"pressure_us": None}))
+    assert len(message) == 2
+    assert "there is no memory pressure to compare with" in message[1]
 
 
-def test_what_would_keep_a_kernel_that_panics_from_rebooting_is_told() -> None:
-    (told,) = ready.remarks(seen(configured_sysctls={"kernel/panic": "10", "kernel/panic_on_oops": "0"}))
-    assert told.startswith("sysctl.d sets kernel.panic_on_oops = 0: ")
+def test_the_remarks_name_what_would_keep_a_kernel_that_panics_from_rebooting() -> None:
+    (message,) = ready.remarks(seen(configured_sysctls={"kernel/panic": "10", "kernel/panic_on_oops": "0"}))
+    assert message.startswith("sysctl.d sets kernel.panic_on_oops = 0: ")
 
 
 def test_of_what_sysctl_d_sets_the_last_one_counts() -> None:
-    said = "# /usr/lib/sysctl.d/50-a.conf\n# kernel.panic = 5\nkernel.panic=10\nkernel.pid_max = 1\n"
-    assert snapshot.configured(said) == {"kernel/panic": "10"}
-    assert snapshot.configured(f"{said}\n# /etc/sysctl.d/99-b.conf\n-kernel/panic = 0\n") == {"kernel/panic": "0"}
+    output = "# /usr/lib/sysctl.d/50-a.conf\n# kernel.panic = 5\nkernel.panic=10\nkernel.pid_max = 1\n"
+    assert snapshot.configured(output) == {"kernel/panic": "10"}
+    assert snapshot.configured(f"{output}\n# /etc/sysctl.d/99-b.conf\n-kernel/panic = 0\n") == {"kernel/panic": "0"}
     assert snapshot.configured("no such config\n") == {}
 
 
-# Order and outcome
+# Batches and outcome
 
 GROUPS = {"all": ["b", "a", "d", "c"], "web": ["d", "b", "a"], "canary": ["d", "c"]}
 
@@ -169,16 +169,16 @@ GROUPS = {"all": ["b", "a", "d", "c"], "web": ["d", "b", "a"], "canary": ["d", "
     ],
 )
 def test_canaries_come_first_and_both_parts_are_sorted(hosts: object, canaries: object, listed: list[str]) -> None:
-    assert order.canaries_first(GROUPS, hosts, canaries) == listed
+    assert batches.canaries_first(GROUPS, hosts, canaries) == listed
 
 
 def test_an_inventory_can_do_without_the_group_that_canaries_have_by_default() -> None:
     without = {name: hosts for name, hosts in GROUPS.items() if name != "canary"}
-    assert order.canaries_first(without, "web", "canary") == ["a", "b", "d"]
+    assert batches.canaries_first(without, "web", "canary") == ["a", "b", "d"]
 
 
 @pytest.mark.parametrize(
-    ("hosts", "canaries", "told"),
+    ("hosts", "canaries", "message"),
     [
         ("wbe", "canary", "fleet_hosts: the inventory has no group or host wbe"),
         ("a:b", "canary", "fleet_hosts: the inventory has no group or host a:b"),
@@ -189,10 +189,10 @@ def test_an_inventory_can_do_without_the_group_that_canaries_have_by_default() -
     ],
 )
 def test_a_name_that_nobody_has_and_a_fleet_without_hosts_are_mistakes(
-    hosts: object, canaries: object, told: str
+    hosts: object, canaries: object, message: str
 ) -> None:
-    with pytest.raises(AnsibleFilterError, match=told):
-        order.canaries_first({**GROUPS, "empty": []}, hosts, canaries)
+    with pytest.raises(AnsibleFilterError, match=message):
+        batches.canaries_first({**GROUPS, "empty": []}, hosts, canaries)
 
 
 def test_a_host_that_is_gone_is_lost_and_one_that_is_there_has_failed() -> None:
@@ -221,7 +221,7 @@ def test_a_host_that_was_in_the_middle_is_not_called_refused(
 def test_the_reason_is_one_line() -> None:
     assert fleet.why({"msg": "a\n  b"}) == "a b"
     assert fleet.why({"module_stderr": "Traceback"}) == "Traceback"
-    assert fleet.why({}) == "no reason was given; see what Ansible said"
+    assert fleet.why({}) == "no reason was given; read Ansible's output"
 
 
 # Packages
@@ -233,18 +233,18 @@ def test_what_a_transaction_changed_is_the_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("output", "reason"),
     [
         ("Error: \n Problem: conflicting requests\n  - nothing provides x needed by y\n", "- nothing provides x"),
         ("Importing GPG key 0x1:\nError: Failed to download metadata: Bad GPG signature\n", "Bad GPG signature"),
         ("Public key for k.rpm is not installed\nError: GPG check FAILED\n", "Public key for k.rpm"),
         ("However, you do not have any GPG public keys installed. You need\nname: x\nusername:\n", "GPG public keys"),
         ("something else\n", "something else"),
-        ("", "it said nothing"),
+        ("", "it printed nothing"),
     ],
 )
-def test_of_what_dnf_says_the_reason_is_kept(said: str, reason: str) -> None:
-    found = packages.reason("100 % |##########|\n" if "something" not in said and said else "", said)
+def test_of_what_dnf_says_the_reason_is_kept(output: str, reason: str) -> None:
+    found = packages.reason("100 % |##########|\n" if "something" not in output and output else "", output)
     assert reason in found
     assert "####" not in found
 
@@ -327,15 +327,15 @@ def test_our_profile_comes_after_the_others_and_before_kernel_settings(before: l
 
 
 @pytest.mark.parametrize(
-    ("said", "names"),
+    ("output", "names"),
     [
         ("Current active profile: virtual-guest thp-shrinker\n", ["virtual-guest", "thp-shrinker"]),
         ("No current active profile.\n", []),
         ("Cannot talk to TuneD daemon via DBus.\nPreset profile: thp-shrinker\n", []),
     ],
 )
-def test_only_what_is_in_force_counts_as_active(said: str, names: list[str]) -> None:
-    assert tuned.active(said) == names
+def test_only_what_is_in_force_counts_as_active(output: str, names: list[str]) -> None:
+    assert tuned.active(output) == names
 
 
 @pytest.mark.parametrize(("added", "applied"), [([], 0), (["tuned-profiles-thp-2-1.noarch"], 1)])
@@ -352,13 +352,13 @@ def test_a_profile_that_is_in_force_is_applied_again_when_its_package_is_newer(
             "packages": {"added": added, "removed": []},
         }
     )
-    asked: list[list[str]] = []
+    applied_profiles: list[list[str]] = []
     monkeypatch.setattr(profile, "Store", lambda: store)
     monkeypatch.setattr(tuned, "read", lambda: state)
     monkeypatch.setattr(tuned, "verified", lambda: None)
-    monkeypatch.setattr(tuned, "apply", lambda profiles, timeout: asked.append(profiles))
+    monkeypatch.setattr(tuned, "apply", lambda profiles, timeout: applied_profiles.append(profiles))
     found = profile.apply({"name": "thp-shrinker", "timeout": 60}, check=False)
-    assert (found["changed"], asked) == (bool(applied), [state.active] * applied)
+    assert (found["changed"], applied_profiles) == (bool(applied), [state.active] * applied)
 
 
 CHOSEN, PICKED = "manual\n", "auto\n"
@@ -424,29 +424,29 @@ def at(uptime: float, pressure_us: int | None = 0, **events: int) -> Counters:
     return Counters(0.0, uptime, {}, events, pressure_us)
 
 
-def judged(before: Counters, since: Counters, until: Counters, over: bool = True) -> list[str]:
-    return soaking.judge(soaking.figures(None, before), soaking.figures(since, until), LIMITS, over)
+def evaluated(before: Counters, since: Counters, until: Counters, over: bool = True) -> list[str]:
+    return soaking.evaluate(soaking.figures(None, before), soaking.figures(since, until), LIMITS, over)
 
 
 def test_a_host_that_fares_as_before_passes() -> None:
     before = at(1000, 150_000_000, oom_kill=10, thp_fault_alloc=700, thp_fault_fallback=300)
     # 15 % of the time, a kill in 100 s, 30 % of the faults: each is what it was before.
     until = at(150, 15_000_000, oom_kill=1, thp_fault_alloc=700, thp_fault_fallback=300)
-    assert judged(before, at(50), until) == []
+    assert evaluated(before, at(50), until) == []
 
 
 @pytest.mark.parametrize(
-    ("until", "said"),
+    ("until", "message"),
     [
         (at(150, 10_100_000), "memory was waited for in 10.1 % of the time, 10.0 % is allowed"),
         (at(150, 0, oom_kill=1), "1 processes were OOM-killed, 0 are allowed"),
         (at(150, 0, thp_fault_alloc=78, thp_fault_fallback=22), "22.0 % of 100 faults got no huge page, 20.0 % are"),
-        (at(150, None), "cannot be judged"),
+        (at(150, None), "cannot be checked"),
     ],
 )
-def test_a_host_that_fares_worse_does_not(until: Counters, said: str) -> None:
-    (sentence,) = judged(at(1000), at(50), until)
-    assert said in sentence
+def test_a_host_that_fares_worse_does_not(until: Counters, message: str) -> None:
+    (sentence,) = evaluated(at(1000), at(50), until)
+    assert message in sentence
 
 
 @pytest.mark.parametrize(
@@ -454,32 +454,32 @@ def test_a_host_that_fares_worse_does_not(until: Counters, said: str) -> None:
     [at(150, 10_000_000), at(150, 0, thp_fault_alloc=80, thp_fault_fallback=20), at(150, 0, thp_fault_fallback=99)],
 )
 def test_at_the_limit_and_with_too_few_faults_it_still_passes(until: Counters) -> None:
-    assert judged(at(1000), at(50), until) == []
+    assert evaluated(at(1000), at(50), until) == []
 
 
-def test_pressure_is_not_judged_where_there_were_no_figures_before_either() -> None:
-    assert judged(at(1000, None), at(50, None), at(150, None)) == []
+def test_pressure_is_not_checked_where_there_were_no_figures_before_either() -> None:
+    assert evaluated(at(1000, None), at(50, None), at(150, None)) == []
     # What the old kernel had is not known, so the limit alone counts.
-    (sentence,) = judged(at(1000, None), at(50), at(150, 10_100_000))
+    (sentence,) = evaluated(at(1000, None), at(50), at(150, 10_100_000))
     assert "10.0 % is allowed" in sentence
 
 
 def test_until_it_is_over_only_kills_count() -> None:
     until = at(60, 9_000_000, oom_kill=1)
-    assert len(judged(at(1000), at(50), until, over=False)) == 1
-    assert len(judged(at(1000), at(50), until)) == 2
+    assert len(evaluated(at(1000), at(50), until, over=False)) == 1
+    assert len(evaluated(at(1000), at(50), until)) == 2
 
 
 def test_a_soak_that_is_too_short_has_no_share_of_time() -> None:
-    assert judged(at(1000), at(50), at(59, 9_000_000)) == []
-    assert judged(at(1000), at(50), at(50, 0)) == []
-    assert len(judged(at(1000), at(50), at(59, None))) == 1
+    assert evaluated(at(1000), at(50), at(59, 9_000_000)) == []
+    assert evaluated(at(1000), at(50), at(50, 0)) == []
+    assert len(evaluated(at(1000), at(50), at(59, None))) == 1
 
 
-def test_what_is_not_to_be_judged_is_not() -> None:
+def test_a_figure_without_a_limit_is_not_checked() -> None:
     nothing = Limits(pressure=None, oom_kills=None, fallback=None, faults=1)
     bad = soaking.figures(at(50), at(150, 99_000_000, oom_kill=9, thp_fault_fallback=9))
-    assert soaking.judge(soaking.figures(None, at(1000)), bad, nothing, over=True) == []
+    assert soaking.evaluate(soaking.figures(None, at(1000)), bad, nothing, over=True) == []
 
 
 def test_counters_are_read_as_the_kernel_writes_them(tmp_path: Path) -> None:

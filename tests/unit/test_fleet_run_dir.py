@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import place, process, report
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process, report, run_dir
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
 
 STRANGER = 65534
@@ -30,8 +30,8 @@ def strangers(path: Path) -> Path:
 
 def test_a_directory_of_ones_own_is_used_also_behind_a_link(tmp_path: Path, public: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert place.trusted(tmp_path / "link") == tmp_path / "real"
-    assert place.trusted(public / "reports") == public / "reports"
+    assert run_dir.trusted(tmp_path / "link") == tmp_path / "real"
+    assert run_dir.trusted(public / "reports") == public / "reports"
 
 
 @as_root
@@ -39,7 +39,7 @@ def test_a_directory_that_a_team_shares_is_used(tmp_path: Path) -> None:
     team = tmp_path / "team"
     team.mkdir()
     team.chmod(0o2775)
-    assert place.trusted(strangers(team)) == team
+    assert run_dir.trusted(strangers(team)) == team
 
 
 @as_root
@@ -48,7 +48,7 @@ def test_what_a_stranger_put_where_everybody_can_is_refused(public: Path, inside
     (public / "reports").mkdir()
     strangers(public / "reports")
     with pytest.raises(AnsibleActionFail, match=f"{public}/reports belongs to user {STRANGER}"):
-        place.trusted(public / "reports" / inside)
+        run_dir.trusted(public / "reports" / inside)
 
 
 @as_root
@@ -56,7 +56,7 @@ def test_a_link_of_a_stranger_is_not_followed(tmp_path: Path, public: Path) -> N
     (public / "reports").symlink_to(tmp_path)
     strangers(public / "reports")
     with pytest.raises(AnsibleActionFail, match=f"{public}/reports belongs to user {STRANGER}"):
-        place.trusted(public / "reports")
+        run_dir.trusted(public / "reports")
 
 
 def test_a_directory_in_which_everybody_may_replace_things_is_refused(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_directory_in_which_everybody_may_replace_things_is_refused(tmp_path: 
     loose.mkdir()
     loose.chmod(0o777)
     with pytest.raises(AnsibleActionFail, match=f"everybody may replace what is in {loose}"):
-        place.trusted(loose / "reports")
+        run_dir.trusted(loose / "reports")
 
 
 def dead(folder: Path) -> Journal:
@@ -99,11 +99,11 @@ def test_a_run_goes_on_when_the_link_to_the_latest_is_not_its_own(tmp_path: Path
 
 
 def test_each_folder_is_a_new_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(place, "private", lambda: tmp_path / "private")
+    monkeypatch.setattr(run_dir, "private", lambda: tmp_path / "private")
     (tmp_path / "private").mkdir()
-    plays = [place.settle(play, tmp_path / "reports", check=False) for play in ("p1", "p2", "p3")]
+    plays = [run_dir.settle(play, tmp_path / "reports", check=False) for play in ("p1", "p2", "p3")]
     assert len({found.folder for found in plays}) == 3
     for play, found in zip(("p1", "p2", "p3"), plays):
-        again = place.settled(play)
+        again = run_dir.settled(play)
         assert again is not None and again.folder == found.folder
-    assert place.settled("p4") is None
+    assert run_dir.settled("p4") is None

@@ -1,7 +1,7 @@
-"""Say as JSON what a host is like: `look.py`, run on the host. A script of its own, so that it can be sent there.
+"""Print the state of a host as JSON: `collect.py`, run on the host. A script of its own, because it is sent there.
 
-It reads the files and asks the programs an administrator would, and uses nothing of the collection, whose word it is
-there to check. `settings` is what has to be as it was when a rollout is taken back.
+It reads the files and runs the programs that an administrator would, and uses nothing of the collection, whose results
+it has to check. A rollback has to restore `settings`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 ESP = Path("/efi")
 # Changed by the boot loader at each boot.
 SEED = "loader/random-seed"
-# The entry that was started has them in its name until its boot is found good.
+# The entry that was started has them in its name until its boot is marked as good.
 TRIES = re.compile(r"\+\d+(?:-\d+)?(?=\.conf$)")
 EFIVARS = Path("/sys/firmware/efi/efivars")
 VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
@@ -32,16 +32,16 @@ def text(path: Path) -> str | None:
     return path.read_text(errors="replace") if path.exists() else None
 
 
-def said(*words: str) -> str:
+def output(*words: str) -> str:
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        return f"{words[0]} is not there"
+        return f"{words[0]} is not installed"
     return (done.stdout + done.stderr).strip()
 
 
 def variable(name: str) -> str | None:
-    """Return what the boot loader was told or says: four bytes of attributes, then UTF-16 with a zero at its end."""
+    """Return an EFI variable of the boot loader: four bytes of attributes, then UTF-16 with a zero at its end."""
     path = EFIVARS / f"{name}-{VENDOR}"
     return path.read_bytes()[4:].decode("utf-16-le").rstrip("\0") or None if path.exists() else None
 
@@ -62,7 +62,7 @@ def boot() -> dict[str, Any]:
 
 
 def chosen(content: str) -> str:
-    """Return the word in brackets, of a file that lists what can be chosen."""
+    """Return the word in brackets, if a file lists its choices."""
     return content.partition("[")[2].partition("]")[0] or content.strip()
 
 
@@ -76,9 +76,9 @@ def huge_pages() -> dict[str, str]:
 
 def tuned() -> dict[str, Any]:
     return {
-        "active": said("tuned-adm", "active").partition("Current active profile: ")[2].splitlines()[:1],
-        "running": said("systemctl", "is-active", "tuned"),
-        "enabled": said("systemctl", "is-enabled", "tuned"),
+        "active": output("tuned-adm", "active").partition("Current active profile: ")[2].splitlines()[:1],
+        "running": output("systemctl", "is-active", "tuned"),
+        "enabled": output("systemctl", "is-enabled", "tuned"),
         "chosen": text(Path("/etc/tuned/active_profile")),
         "mode": text(Path("/etc/tuned/profile_mode")),
         "files": tree(Path("/etc/tuned")),
@@ -86,7 +86,7 @@ def tuned() -> dict[str, Any]:
 
 
 def main() -> None:
-    packages = [name for name in said("rpm", "-qa").splitlines() if not name.startswith(KEY)]
+    packages = [name for name in output("rpm", "-qa").splitlines() if not name.startswith(KEY)]
     record = text(FOLDER / "rollout.json")
     found = {
         "boot_id": (text(Path("/proc/sys/kernel/random/boot_id")) or "").strip(),

@@ -1,4 +1,4 @@
-"""Run the module judge on a host."""
+"""Run the module evaluate on a host."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 #!/usr/bin/python
-"""Judge the kernel that runs, and change nothing."""
+"""Evaluate the running kernel without changing anything."""
 
 from __future__ import annotations
 
 DOCUMENTATION = """
-module: judge
-short_description: Judge the running kernel and how it is set up
+module: evaluate
+short_description: Evaluate the running kernel and its setup
 version_added: 1.0.0
 description:
-  - Asks C(thp-validate), with the selftests if wanted, reads the kernel's log for complaints, and looks at which kernel
-    runs and is the default. Fails if anything is not as it should be.
+  - Runs C(thp-validate), with the selftests if wanted, searches the kernel's log for defects, and checks which kernel
+    runs and is the default. Fails if there is any problem.
 author: kernel-thp project (@kernel-thp)
 options:
   uname:
@@ -29,12 +29,12 @@ options:
     default: 3600
     type: int
   allowed:
-    description: Regular expressions of lines in the kernel's log that look like a defect and are known not to be one.
+    description: Regular expressions of lines in the kernel's log that look like a defect but are known to be harmless.
     default: []
     type: list
     elements: str
   fail:
-    description: Whether a problem is a failure. If not, problems are returned all the same.
+    description: Whether a problem is a failure. Problems are returned in any case.
     default: true
     type: bool
 attributes:
@@ -42,8 +42,8 @@ attributes:
 """
 
 EXAMPLES = """
-- name: Judge the host
-  kernel_thp.fleet.judge:
+- name: Evaluate the host
+  kernel_thp.fleet.evaluate:
     uname: 6.1.187-1.x86_64+thp
 """
 
@@ -54,7 +54,7 @@ problems:
   type: list
   elements: str
 validate:
-  description: What C(thp-validate --json) printed, without the selftests that were accepted; null if it could not.
+  description: The output of C(thp-validate --json), without the selftests that passed; null if there is none.
   returned: always
   type: dict
 counters:
@@ -62,7 +62,7 @@ counters:
   returned: always
   type: dict
 boot_id:
-  description: Which boot was judged.
+  description: The boot that was evaluated.
   returned: always
   type: str
 """
@@ -92,30 +92,30 @@ ARGUMENTS = {
     "allowed": {"type": "list", "elements": "str", "default": []},
     "fail": {"type": "bool", "default": True},
 }
-# Its exit codes 0 to 2 are verdicts, with an object to read.
+# With exit codes 0 to 2 it has printed a verdict.
 VERDICTS = (0, 1, 2)
 LOCK = Path("/run/kernel-thp-selftests.lock")
 
 
 def validate(selftests: bool, timeout: float) -> dict[str, Any]:
-    """Ask thp-validate. Two that run selftests at a time, one for a run that was killed, would disturb each other."""
+    """Run thp-validate. Selftests take a lock: those of a run that was killed may still be running."""
     if not selftests:
-        return ask(selftests, timeout)
+        return run_validate(selftests, timeout)
     began = time.monotonic()
     with files.locked(LOCK, timeout) as lock:
         if lock is None:
             raise Problem(f"other selftests have been running for {timeout:.0f} s", "see what they wait for")
-        return ask(selftests, timeout - (time.monotonic() - began))
+        return run_validate(selftests, timeout - (time.monotonic() - began))
 
 
-def ask(selftests: bool, timeout: float) -> dict[str, Any]:
+def run_validate(selftests: bool, timeout: float) -> dict[str, Any]:
     words = ["thp-validate", "--json", *(["--selftests"] if selftests else [])]
     done = command.run(words, timeout)
     if done.code not in VERDICTS:
         raise Problem(f"`{' '.join(words)}` gave no verdict: {done.last}", "install thp-tools")
     found = dict(json.loads(done.out))
     if found["selftests"]:
-        # A failed task shows its whole result: what is good is left out of it.
+        # Ansible prints the whole result of a failed task, so leave out the tests that passed.
         found["selftests"]["tests"] = [test for test in found["selftests"]["tests"] if not test["accepted"]]
     return found
 
@@ -137,7 +137,7 @@ def kernel(parameters: Parameters) -> list[str]:
 
 
 def verdict(validated: dict[str, Any]) -> list[str]:
-    """Return the reasons of thp-validate, and what was wrong with the selftests by name."""
+    """Return the reasons of thp-validate, and the selftests that failed."""
     found = [f"{reason['what']}; {reason['hint']}" for reason in validated["reasons"]]
     tests = validated["selftests"]
     return found + ([f"selftest: {reason}" for reason in tests["reasons"][:5]] if tests else [])
@@ -147,7 +147,7 @@ def work(parameters: Parameters, check: bool) -> Result:
     problems = kernel(parameters)
     validated = None
     try:
-        # Selftests of the wrong kernel, or of one that complained already, would tell nothing.
+        # Selftests of the wrong kernel, or of one that already logged a defect, would prove nothing.
         validated = validate(parameters["selftests"] and not problems and not check, parameters["timeout"])
         problems = verdict(validated) + problems
     except Problem as problem:
