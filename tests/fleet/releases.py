@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import repo
+from scripts.flavours import CLOUD
 
 # What a rollout installs, by default; the first three are of one release.
-KERNEL = ("kernel-thp", "kernel-thp-core", "kernel-thp-modules")
+KERNEL = (CLOUD.package, CLOUD.core, f"{CLOUD.package}-modules")
 OTHERS = ("kernel-thp-selftests", "thp-tools", "tuned-profiles-thp")
 
 
@@ -22,15 +23,15 @@ class Release:
 
     @property
     def uname(self) -> str:
-        return f"{self.version}.x86_64+thp"
+        return f"{self.version}.x86_64{CLOUD.suffix}"
 
 
 def built(directory: Path = repo.REPO) -> Release:
     """Return the one release that a repository of this project has."""
     names = [path.name.removesuffix(".rpm") for path in directory.glob("*.rpm")]
     found = frozenset(_one(name, names) for name in (*KERNEL, *OTHERS))
-    (core,) = (name for name in found if name.startswith("kernel-thp-core-"))
-    return Release(core.removeprefix("kernel-thp-core-").removesuffix(".x86_64"), found)
+    (core,) = (name for name in found if name.startswith(f"{CLOUD.core}-"))
+    return Release(core.removeprefix(f"{CLOUD.core}-").removesuffix(".x86_64"), found)
 
 
 def _one(name: str, names: list[str]) -> str:

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 from lab import repo
 from scripts import signing
+from scripts.flavours import CLOUD
 
 INDEX = Path("repodata") / "repomd.xml"
 
@@ -34,7 +35,7 @@ def with_foreign_metadata(folder: Path) -> Path:
 def with_foreign_package(folder: Path) -> Path:
     """Return a copy of the repository with one package that somebody else signed; the index is good."""
     shutil.copytree(repo.REPO, folder)
-    (package,) = folder.glob("kernel-thp-core-[0-9]*.rpm")
+    (package,) = folder.glob(f"{CLOUD.core}-[0-9]*.rpm")
     with _stranger() as home:
         signing.sign_packages(home, [package])
     subprocess.run(["createrepo_c", "--quiet", str(folder)], check=True, stdin=subprocess.DEVNULL)

@@ -35,7 +35,7 @@ def default(pattern: str | None) -> str:
     """Return the kernel that the boot loader starts by default, from a pattern of its entries."""
     if pattern is None:
         return NOTHING
-    return pattern.removeprefix("lab-").removesuffix("[+.][0-9c]*").removesuffix(".conf").removesuffix("*")
+    return pattern.removeprefix("lab-").partition("[")[0].removesuffix(".conf").removesuffix("*")
 
 
 def failed_in(failed: dict[str, Any] | None) -> str:

@@ -26,7 +26,7 @@ NAMES = ("alpha", "bravo")
 def second(release: Release) -> Release:
     version = f"{release.version.rpartition('-')[0]}-{second_release.SPIN}"
     kernels = {f"{name}-{version}.x86_64" for name in KERNEL}
-    others = {name for name in release.packages if not name.startswith(KERNEL) or "selftests" in name}
+    others = {name for name in release.packages if not name.startswith(KERNEL)}
     return replace(release, version=version, packages=frozenset(kernels | others))
 
 

@@ -21,7 +21,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.loader import Loa
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.systemd_boot import SystemdBoot
 
-OLD, NEW = "6.1.0-56-amd64", "6.1.187-1.x86_64+thp"
+OLD, NEW = "6.1.0-56-amd64", "6.1.187-1.x86_64+thp.cloud"
 OPTIONS = "root=PARTLABEL=lab-root rw panic=10"
 PLUGIN = Path("/usr/lib/kernel/install.d/90-loaderentry.install")
 BOOTCTL = """\

@@ -30,7 +30,7 @@ answering.main({folder!r}, sys.argv[1:])
 
 
 def target(release: str) -> dict[str, Any]:
-    return {"release": release, "uname": f"{release}.x86_64+thp", "packages": [f"core-{release}"]}
+    return {"release": release, "uname": f"{release}.x86_64+thp.cloud", "packages": [f"core-{release}"]}
 
 
 def rollout(phase: str, **more: object) -> dict[str, Any]:

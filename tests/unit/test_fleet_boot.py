@@ -15,7 +15,8 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.grub import Grub
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.systemd_boot import SystemdBoot
 
-STOCK, THP = "6.1.0-56-amd64", "6.1.187-1.x86_64+thp"
+STOCK, SERVER = "6.1.0-56-amd64", "6.1.187-1.x86_64+thp"
+CLOUD = f"{SERVER}.cloud"
 ENTRY = """\
 title      Debian
 version    {version}
@@ -38,57 +39,71 @@ def make_entry(boot: Path, version: str, tries: str = "") -> Path:
 
 @pytest.mark.parametrize(("tries", "counted"), [("", False), ("+3", True), ("+2-1", True), ("+0-3", True)])
 def test_tries_are_told_from_the_plus_of_the_kernel(tmp_path: Path, tries: str, counted: bool) -> None:
-    make_entry(tmp_path, THP, tries)
+    make_entry(tmp_path, SERVER, tries)
     make_entry(tmp_path, STOCK)
-    entry = bls.find(tmp_path / "loader" / "entries", THP)
-    assert (entry.name, entry.counted) == (f"lab-{THP}", counted)
+    entry = bls.find(tmp_path / "loader" / "entries", SERVER)
+    assert (entry.name, entry.counted) == (f"lab-{SERVER}", counted)
 
 
 def test_a_kernel_without_an_entry_is_a_problem(tmp_path: Path) -> None:
     make_entry(tmp_path, STOCK)
     with pytest.raises(Problem, match=r"no boot entry for 6\.1\.187"):
-        bls.find(tmp_path / "loader" / "entries", THP)
+        bls.find(tmp_path / "loader" / "entries", SERVER)
 
 
 def test_of_several_entries_the_one_named_after_the_kernel_counts(tmp_path: Path) -> None:
-    make_entry(tmp_path, THP)
+    make_entry(tmp_path, SERVER)
     other = tmp_path / "loader" / "entries" / "mine.conf"
-    other.write_text(ENTRY.format(version=THP))
-    assert bls.find(other.parent, THP).file == f"lab-{THP}.conf"
+    other.write_text(ENTRY.format(version=SERVER))
+    assert bls.find(other.parent, SERVER).file == f"lab-{SERVER}.conf"
 
 
 @pytest.mark.parametrize("tries", ["", "+3", "+2-1"])
 @pytest.mark.parametrize("later", ["", "+3", "+2-1", "+0-3", "+13-0"])
-@pytest.mark.parametrize("uname", [STOCK, THP])
+@pytest.mark.parametrize("uname", [STOCK, SERVER, CLOUD])
 def test_the_pattern_finds_the_entry_whatever_becomes_of_its_tries(uname: str, tries: str, later: str) -> None:
     wanted = bls.pattern(bls.parse(f"lab-{uname}{tries}.conf", ""))
     # As systemd-boot does: of names in small letters, by rules that are fnmatch's.
     assert fnmatch.fnmatchcase(f"lab-{uname}{later}.conf".lower(), wanted.lower())
 
 
-@pytest.mark.parametrize("other", [f"{THP}.debug", STOCK, f"{THP}x", THP.replace("-1", "-2"), f"{THP}+x"])
-@pytest.mark.parametrize("tries", ["", "+3"])
+@pytest.mark.parametrize(
+    "other", [f"{SERVER}.debug", CLOUD, STOCK, f"{SERVER}x", SERVER.replace("-1", "-2"), f"{SERVER}+x"]
+)
+@pytest.mark.parametrize("tries", ["", "+3", "+2-1"])
 def test_the_pattern_finds_no_other_entry_also_none_that_comes_later(other: str, tries: str) -> None:
-    assert not fnmatch.fnmatchcase(f"lab-{other}{tries}.conf", bls.pattern(bls.parse(f"lab-{THP}+3.conf", "")))
+    assert not fnmatch.fnmatchcase(f"lab-{other}{tries}.conf", bls.pattern(bls.parse(f"lab-{SERVER}+3.conf", "")))
+
+
+@pytest.mark.parametrize("other", [SERVER, f"{SERVER}.debug", CLOUD.replace("-1", "-2")])
+@pytest.mark.parametrize("tries", ["", "+3", "+2-1"])
+def test_the_pattern_of_the_cloud_flavour_finds_no_other_one(other: str, tries: str) -> None:
+    assert not fnmatch.fnmatchcase(f"lab-{other}{tries}.conf", bls.pattern(bls.parse(f"lab-{CLOUD}+3.conf", "")))
 
 
 @pytest.mark.parametrize(
     "wanted",
-    [f"lab-{THP}+3.conf", f"LAB-{THP.upper()}.conf", f"lab-{THP}[+.][0-9c]*", f"lab-{THP}.conf", f"lab-{THP}"],
+    [
+        f"lab-{SERVER}+3.conf",
+        f"LAB-{SERVER.upper()}.conf",
+        f"lab-{SERVER}[+.][0-9c][-.0-9o]*",
+        f"lab-{SERVER}.conf",
+        f"lab-{SERVER}",
+    ],
 )
 def test_a_default_is_recognised_in_every_form(wanted: str) -> None:
-    assert bls.names(bls.parse(f"lab-{THP}+3.conf", ""), wanted)
+    assert bls.names(bls.parse(f"lab-{SERVER}+3.conf", ""), wanted)
 
 
 @pytest.mark.parametrize(
-    "wanted", [None, "", "lab-6.1.0-56-amd64.conf", f"lab-{THP}.debug.conf", "@saved", "lab-*", f"lab-{THP}*"]
+    "wanted", [None, "", "lab-6.1.0-56-amd64.conf", f"lab-{SERVER}.debug.conf", "@saved", "lab-*", f"lab-{SERVER}*"]
 )
 def test_another_default_is_not_taken_for_it(wanted: str | None) -> None:
-    assert not bls.names(bls.parse(f"lab-{THP}.conf", ""), wanted)
+    assert not bls.names(bls.parse(f"lab-{SERVER}.conf", ""), wanted)
 
 
 def test_only_the_command_line_of_an_entry_changes_and_can_be_had_back() -> None:
-    before = ENTRY.format(version=THP)
+    before = ENTRY.format(version=SERVER)
     changed = bls.with_options(before, lambda options: f"{options} x=1")
     assert changed.splitlines() == [f"{line} x=1" if "options" in line else line for line in before.splitlines()]
     assert bls.with_options(changed, lambda options: options.replace(" x=1", "")) == before
@@ -100,11 +115,11 @@ def test_an_entry_without_a_command_line_gets_one_only_if_there_are_words_for_it
 
 
 def test_an_entry_whose_initramfs_is_missing_or_empty_is_incomplete(tmp_path: Path) -> None:
-    make_entry(tmp_path, THP)
+    make_entry(tmp_path, SERVER)
     loader = SystemdBoot(Path("/"), tmp_path)
-    assert loader.incomplete(loader.entry(THP)) == []
-    (tmp_path / "lab" / THP / "initrd").write_text("")
-    assert loader.incomplete(loader.entry(THP)) == [f"/lab/{THP}/initrd"]
+    assert loader.incomplete(loader.entry(SERVER)) == []
+    (tmp_path / "lab" / SERVER / "initrd").write_text("")
+    assert loader.incomplete(loader.entry(SERVER)) == [f"/lab/{SERVER}/initrd"]
 
 
 def efi_variable(root: Path, name: str, value: str) -> None:
@@ -114,8 +129,8 @@ def efi_variable(root: Path, name: str, value: str) -> None:
 
 
 def test_efi_variables_are_read(tmp_path: Path) -> None:
-    efi_variable(tmp_path, systemd_boot.DEFAULT, f"lab-{THP}*.conf")
-    assert SystemdBoot(tmp_path, tmp_path).settings() == {"default": f"lab-{THP}*.conf"}
+    efi_variable(tmp_path, systemd_boot.DEFAULT, f"lab-{SERVER}*.conf")
+    assert SystemdBoot(tmp_path, tmp_path).settings() == {"default": f"lab-{SERVER}*.conf"}
     assert systemd_boot.variable(tmp_path, systemd_boot.ONCE) is None
 
 
@@ -138,7 +153,7 @@ def grub_host(tmp_path: Path) -> Grub:
     directory.mkdir(parents=True)
     (directory / "grub.cfg").write_text(CONFIG)
     make_entry(tmp_path / "boot", STOCK)
-    make_entry(tmp_path / "boot", THP)
+    make_entry(tmp_path / "boot", SERVER)
     editenv = shutil.which("grub2-editenv") or shutil.which("grub-editenv")
     assert editenv, "run `make deps`: GRUB's own program is not here"
     subprocess.run([editenv, str(directory / "grubenv"), "create"], check=True)
@@ -146,16 +161,16 @@ def grub_host(tmp_path: Path) -> Grub:
 
 
 def test_grub_boots_once_and_forgets(grub_host: Grub) -> None:
-    grub_host.set_once(grub_host.entry(THP))
-    assert grub_host.once() == f"lab-{THP}"
+    grub_host.set_once(grub_host.entry(SERVER))
+    assert grub_host.once() == f"lab-{SERVER}"
     grub_host.set_once(None)
     assert grub_host.once() is None
 
 
 def test_grub_keeps_an_entry_and_is_put_back(grub_host: Grub) -> None:
     before = grub_host.settings()
-    grub_host.keep(grub_host.entry(THP))
-    assert grub_host.kept(grub_host.entry(THP))
+    grub_host.keep(grub_host.entry(SERVER))
+    assert grub_host.kept(grub_host.entry(SERVER))
     assert not grub_host.kept(grub_host.entry(STOCK))
     assert os.access(grub_host.root / grub.GUARD, os.X_OK)
     grub_host.restore(before)
@@ -164,18 +179,18 @@ def test_grub_keeps_an_entry_and_is_put_back(grub_host: Grub) -> None:
 
 
 def test_the_guard_takes_the_default_back_from_a_kernel_that_was_added(grub_host: Grub) -> None:
-    grub_host.keep(grub_host.entry(THP))
+    grub_host.keep(grub_host.entry(SERVER))
     # The paths of a real host, in the tree of this one.
     guard = (grub_host.root / grub.GUARD).read_text()
     for path in ("/var/lib/kernel-thp/default", "/boot/loader/entries"):
         assert path in guard
         guard = guard.replace(path, f"{grub_host.root}{path}")
     editenv = [grub_host.editenv, str(grub_host.block)]
-    for command, kept in (("add", THP), ("remove", STOCK)):
+    for command, kept in (("add", SERVER), ("remove", STOCK)):
         subprocess.run([*editenv, "set", f"saved_entry=lab-{STOCK}"], check=True)
         subprocess.run(["sh", "-c", guard, "guard", command, "6.1.0-57-amd64"], check=True)
         assert grub_host.settings()["saved_entry"] == f"lab-{kept}"
-    (grub_host.folder / f"lab-{THP}.conf").unlink()
+    (grub_host.folder / f"lab-{SERVER}.conf").unlink()
     subprocess.run(["sh", "-c", guard, "guard", "add", "6.1.0-57-amd64"], check=True)
     assert grub_host.settings()["saved_entry"] == f"lab-{STOCK}"
 
@@ -249,8 +264,8 @@ def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_trial_leaves_units_for_the_marked_boot_only_and_takes_them_away(tmp_path: Path, systemctl: Path) -> None:
     host = tmp_path / "host"
-    trial.arm(host, THP, "b0", 600, 30)
-    trial.arm(host, THP, "b0", 600, 30)
+    trial.arm(host, SERVER, "b0", 600, 30)
+    trial.arm(host, SERVER, "b0", 600, 30)
     for name in trial.WANTED:
         unit = host / trial.UNITS / name
         assert (host / trial.UNITS / "sysinit.target.wants" / name).resolve() == unit.resolve()
@@ -265,7 +280,7 @@ def test_the_trial_leaves_units_for_the_marked_boot_only_and_takes_them_away(tmp
 
 def test_in_the_trial_a_panic_reboots_whatever_sysctl_d_has_set(tmp_path: Path) -> None:
     """As systemd would start it, on a tree in place of the host's. What it leaves is what confirming leaves."""
-    trial.arm(tmp_path, THP, "b0", 600, 30)
+    trial.arm(tmp_path, SERVER, "b0", 600, 30)
     lines = (tmp_path / trial.UNITS / trial.PANIC).read_text().splitlines()
     assert "Before=systemd-sysctl.service" in lines
     (start,) = (line.removeprefix("ExecStart=") for line in lines if line.startswith("ExecStart="))
@@ -280,13 +295,13 @@ def test_in_the_trial_a_panic_reboots_whatever_sysctl_d_has_set(tmp_path: Path) 
 
 
 def test_a_trial_that_nobody_confirmed_is_known_until_the_next_one(tmp_path: Path) -> None:
-    trial.arm(tmp_path, THP, "b0", 600, 30)
+    trial.arm(tmp_path, SERVER, "b0", 600, 30)
     service = (tmp_path / trial.UNITS / trial.SERVICE).read_text()
     assert f"ExecStart=-/usr/bin/touch /{trial.NOTE}" in service.splitlines()
     (tmp_path / trial.NOTE).parent.mkdir(parents=True)
     (tmp_path / trial.NOTE).touch()
     assert trial.unconfirmed(tmp_path)
-    trial.arm(tmp_path, THP, "b0", 600, 30)
+    trial.arm(tmp_path, SERVER, "b0", 600, 30)
     assert not trial.unconfirmed(tmp_path)
 
 

@@ -15,7 +15,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Pr
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.systemd_boot import SystemdBoot
 
-OLD, NEW = "6.1.0-56-amd64", "6.1.187-1.x86_64+thp"
+OLD, NEW = "6.1.0-56-amd64", "6.1.187-1.x86_64+thp.cloud"
 
 # A host that is shutting down cannot be had here: this stands for the one word that systemd says then.
 SYSTEMCTL = """\
@@ -86,14 +86,14 @@ def test_a_kernel_that_died_after_it_was_evaluated_is_not_kept(host: Host) -> No
         host.keep(NEW, 1)
 
 
-def test_the_way_back_leads_to_another_boot(host: Host) -> None:
+def test_the_rollback_leads_to_another_boot(host: Host) -> None:
     phase(host, records.ROLLING_BACK)
     host.expect_old_kernel("b1")
     with pytest.raises(Problem, match="has not rebooted"):
         host.expect_old_kernel("b2")
 
 
-def test_the_way_back_leads_to_the_old_kernel(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rollback_leads_to_the_old_kernel(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     phase(host, records.ROLLING_BACK)
     monkeypatch.setattr(snapshot, "uname", lambda: NEW)
     with pytest.raises(Problem, match=rf"came back with {NEW.replace('+', '.')}, not with {OLD}"):

@@ -33,7 +33,7 @@ from lab import splats
 
 SAMPLES = Path(__file__).resolve().parent / "splats"
 MIB = 1 << 20
-TARGET = {"release": "1", "uname": "1.x86_64+thp", "packages": ["core-1", "tools-1"]}
+TARGET = {"release": "1", "uname": "1.x86_64+thp.cloud", "packages": ["core-1", "tools-1"]}
 
 
 def seen(**host: object) -> dict[str, Any]:
@@ -56,7 +56,8 @@ def seen(**host: object) -> dict[str, Any]:
 
 
 def record(phase: str, release: str = "1", tools: str = "tools-1") -> dict[str, Any]:
-    return {"phase": phase, "target": {"release": release, "packages": [tools, "core-1"]}, "previous": None}
+    target = {"release": release, "uname": f"{release}.x86_64+thp.cloud", "packages": [tools, "core-1"]}
+    return {"phase": phase, "target": target, "previous": None}
 
 
 # Readiness
@@ -112,13 +113,18 @@ def test_what_is_installed_already_needs_no_more_room(phase: str, release: str, 
     assert bool(ready.hindered(host, TARGET, 200, 1024, need_watchdog=False)) == needs_room
 
 
+def test_another_flavour_of_what_is_installed_needs_room() -> None:
+    host = {**seen(root_free_bytes=0), "record": record("done")}
+    assert ready.hindered(host, {**TARGET, "uname": "1.x86_64+thp"}, 200, 1024, need_watchdog=False)
+
+
 @pytest.mark.parametrize(
     ("phase", "release", "uname", "finished"),
     [
-        ("done", "1", "1.x86_64+thp", True),
+        ("done", "1", "1.x86_64+thp.cloud", True),
         ("done", "1", "6.1.0-56-amd64", False),
-        ("done", "0", "1.x86_64+thp", False),
-        ("booted", "1", "1.x86_64+thp", False),
+        ("done", "0", "1.x86_64+thp.cloud", False),
+        ("booted", "1", "1.x86_64+thp.cloud", False),
     ],
 )
 def test_only_a_finished_host_that_runs_the_kernel_is_left_alone(
@@ -128,7 +134,7 @@ def test_only_a_finished_host_that_runs_the_kernel_is_left_alone(
 
 
 def test_a_host_that_could_have_newer_tools_is_not_done() -> None:
-    host = {**seen(uname="1.x86_64+thp"), "record": record("done", tools="tools-0")}
+    host = {**seen(uname="1.x86_64+thp.cloud"), "record": record("done", tools="tools-0")}
     assert not ready.finished(host, TARGET)
     # They need no room for a kernel.
     host["host"]["boot"]["free_bytes"] = 0
@@ -266,8 +272,12 @@ def test_packages_of_other_machines_are_not_chosen() -> None:
 
 
 def test_the_kernel_package_says_which_uname_it_is() -> None:
-    provides = ["kernel-thp-core = 1-1", "kernel-thp-core-uname-r = 1-1.x86_64+thp", "installonlypkg(kernel)"]
-    assert repository.uname(provides) == "1-1.x86_64+thp"
+    provides = [
+        "kernel-thp-cloud-core = 1-1",
+        "kernel-thp-cloud-core-uname-r = 1-1.x86_64+thp.cloud",
+        "installonlypkg(kernel)",
+    ]
+    assert repository.uname(provides) == "1-1.x86_64+thp.cloud"
     with pytest.raises(Problem, match="do not say"):
         repository.uname(provides[:1])
 

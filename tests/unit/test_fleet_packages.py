@@ -214,7 +214,7 @@ def test_a_transaction_that_cannot_be_read_is_not_begun(host: Host, monkeypatch:
 
 
 def test_packages_are_told_by_name_and_architecture() -> None:
-    assert packages.family("kernel-thp-core-6.1.187-1.x86_64") == "kernel-thp-core.x86_64"
+    assert packages.family("kernel-thp-cloud-core-6.1.187-1.x86_64") == "kernel-thp-cloud-core.x86_64"
     assert packages.family("library-1:2-1.el9.noarch") == "library.noarch"
 
 

@@ -22,7 +22,7 @@ LEFT = {
     "fleet_release": "0",
     "fleet_rolled_back": True,
     "preflight_seen": {"host": {}, "record": rollout("booted")},
-    "preflight_target": {"release": "0", "uname": "0.x86_64+thp", "packages": ["core-0"]},
+    "preflight_target": {"release": "0", "uname": "0.x86_64+thp.cloud", "packages": ["core-0"]},
     "preflight_record": rollout("booted"),
     "preflight_held": True,
     "preflight_drained": False,

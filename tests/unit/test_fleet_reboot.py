@@ -19,7 +19,7 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import contact, p
 
 from scripts import collection
 
-UNAME = "6.1.187-1.x86_64+thp"
+UNAME = "6.1.187-1.x86_64+thp.cloud"
 CAME_BACK: dict[str, Any] = {"changed": True, "elapsed": 30, "rebooted": True}
 CONFIRMED: dict[str, Any] = {"changed": True, "reboot": False, "boot_id": "b2"}
 REBOOT, BOOT = "kernel_thp.fleet.reboot", "kernel_thp.fleet.boot"

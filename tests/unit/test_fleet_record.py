@@ -41,8 +41,8 @@ BEFORE: dict[str, Any] = {
 
 
 def target(release: str, tools: str = "1") -> dict[str, Any]:
-    packages = [f"kernel-thp-core-{release}.x86_64", f"thp-tools-{tools}.noarch"]
-    return {"release": release, "uname": f"{release}.x86_64+thp", "packages": packages}
+    packages = [f"kernel-thp-cloud-core-{release}.x86_64", f"thp-tools-{tools}.noarch"]
+    return {"release": release, "uname": f"{release}.x86_64+thp.cloud", "packages": packages}
 
 
 def begin(old: Record | None, release: str, uname: str = "6.1.0-56-amd64", tools: str = "1") -> Record:
@@ -81,19 +81,34 @@ def test_a_step_out_of_order_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("phase", [records.BEGUN, records.INSTALLING, records.ARMED, records.BOOTED])
 def test_an_unfinished_rollout_goes_on_from_what_the_first_run_found(phase: str) -> None:
     old = {**begin(None, "1"), "phase": phase}
-    again = begin(old, "1", uname="6.1.187-1.x86_64+thp")
+    again = begin(old, "1", uname="6.1.187-1.x86_64+thp.cloud")
     assert again["before"]["uname"] == "6.1.0-56-amd64"
     assert again["phase"] == phase
 
 
 def test_an_unfinished_rollout_of_another_release_is_refused() -> None:
-    with pytest.raises(Problem, match=r"a rollout of 1 on this host is not finished \(armed\)"):
+    with pytest.raises(Problem, match=r"a rollout of 1\.x86_64\+thp\.cloud on this host is not finished \(armed\)"):
         begin({**begin(None, "1"), "phase": records.ARMED}, "2")
+
+
+SERVER = {"release": "1", "uname": "1.x86_64+thp", "packages": ["kernel-thp-core-1.x86_64", "thp-tools-1.noarch"]}
+
+
+def test_an_unfinished_rollout_of_another_flavour_is_refused() -> None:
+    with pytest.raises(Problem, match=r"finish it with preflight_release=1 and its preflight_kernel_package, or run"):
+        records.begin({**begin(None, "1"), "phase": records.BOOTED}, "run", SERVER, BEFORE)
+
+
+def test_another_flavour_of_a_release_that_is_done_is_a_rollout_of_its_own() -> None:
+    first = done("1")
+    second = records.begin(first, "run", SERVER, {**BEFORE, "uname": first["target"]["uname"]})
+    assert (second["phase"], second["target"], second["previous"]) == (records.BEGUN, SERVER, first)
+    assert second["before"]["uname"] == first["target"]["uname"]
 
 
 def test_a_finished_rollout_that_is_taken_up_again_keeps_what_it_found_and_did() -> None:
     old = done("1", added="a b")
-    again = begin(old, "1", uname="6.1.187-1.x86_64+thp")
+    again = begin(old, "1", uname="6.1.187-1.x86_64+thp.cloud")
     assert again == {**old, "phase": records.BEGUN}
 
 
@@ -110,7 +125,7 @@ def test_newer_tools_for_a_kernel_that_is_done_are_a_rollout_of_their_own() -> N
 
 def test_a_rollout_in_the_middle_goes_on_with_tools_that_came_meanwhile() -> None:
     old = {**begin(None, "1"), "phase": records.BOOTED}
-    again = begin(old, "1", uname="6.1.187-1.x86_64+thp", tools="2")
+    again = begin(old, "1", uname="6.1.187-1.x86_64+thp.cloud", tools="2")
     assert again == {**old, "target": target("1", "2")}
 
 

@@ -13,11 +13,11 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.systemd_boot impo
 from ansible_collections.kernel_thp.fleet.plugins.modules import record as module
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import ready
 
-OLD, FIRST, SECOND = "6.1.0-56-amd64", "1.x86_64+thp", "2.x86_64+thp"
+OLD, FIRST, SECOND = "6.1.0-56-amd64", "1.x86_64+thp.cloud", "2.x86_64+thp.cloud"
 
 
 def target(release: str, tools: str = "1") -> dict[str, Any]:
-    return {"release": release, "uname": f"{release}.x86_64+thp", "packages": [f"thp-tools-{tools}.noarch"]}
+    return {"release": release, "uname": f"{release}.x86_64+thp.cloud", "packages": [f"thp-tools-{tools}.noarch"]}
 
 
 def rollout(release: str, phase: str, uname: str, previous: Record | None = None) -> Record:
@@ -28,7 +28,7 @@ def rollout(release: str, phase: str, uname: str, previous: Record | None = None
         "phase": phase,
         "target": target(release),
         "before": {"uname": uname},
-        "packages": {"added": [f"kernel-thp-core-{release}.x86_64"], "removed": []},
+        "packages": {"added": [f"kernel-thp-cloud-core-{release}.x86_64"], "removed": []},
         "packages_before": None,
         "packages_touched": None,
         "previous": previous,
@@ -56,7 +56,7 @@ def test_a_rollout_that_failed_rolls_back_to_the_finished_one_before_it(store: S
     store.write(rollout("2", records.BOOTED, FIRST, first))
     begun = run("undoing", back_to=back_to, unfinished_only=True)["record"]
     assert begun["before"]["uname"] == FIRST
-    assert begun["packages"]["added"] == ["kernel-thp-core-2.x86_64"]
+    assert begun["packages"]["added"] == ["kernel-thp-cloud-core-2.x86_64"]
     assert begun["previous"] == first
 
 
@@ -68,7 +68,7 @@ def test_a_rollout_that_is_finished_is_left_alone_by_one_that_failed(store: Stor
 
 # Whether they can succeed
 
-CORE, APP, TESTS = "kernel-thp-core-1-1.x86_64", "app-1-1.noarch", "kernel-thp-selftests-0-1.x86_64"
+CORE, APP, TESTS = "kernel-thp-cloud-core-1-1.x86_64", "app-1-1.noarch", "kernel-thp-selftests-0-1.x86_64"
 # The two programs in the words of a host: what is installed, what needs the rollout's packages, what can be had.
 RPM = f"""\
 #!/bin/sh
@@ -168,7 +168,7 @@ def test_a_host_that_came_back_by_itself_needs_no_reboot(
 def test_what_an_older_version_takes_the_place_of_may_be_needed(
     store: Store, old_entry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    older = "kernel-thp-core-0-1.x86_64"
+    older = "kernel-thp-cloud-core-0-1.x86_64"
     with_programs(tmp_path / "bin", monkeypatch, needing=APP, available=older)
     found = rollout("1", records.DONE, OLD)
     written = store.write({**found, "packages": {"added": [CORE], "removed": [older]}})

@@ -15,7 +15,7 @@ from tests.fleet.hosts import Member
 from tests.fleet.memory import Memory
 from tests.fleet.table import Row
 
-ROW = Row("run", "alpha", "done", "6.1.187-1.x86_64+thp", "6.1.187-1.x86_64+thp", "lab-app", "9 s", "-")
+ROW = Row("run", "alpha", "done", "6.1.187-1.x86_64+thp.cloud", "6.1.187-1.x86_64+thp.cloud", "lab-app", "9 s", "-")
 
 
 @pytest.fixture
@@ -80,9 +80,9 @@ def test_the_table_names_a_run_once_and_keeps_its_columns() -> None:
     [
         (None, "-"),
         ("lab-6.1.0-56-amd64*.conf", "6.1.0-56-amd64"),
-        ("lab-6.1.0-56-amd64[+.][0-9c]*", "6.1.0-56-amd64"),
-        ("lab-6.1.187-1.x86_64+thp[+.][0-9c]*", "6.1.187-1.x86_64+thp"),
-        ("lab-6.1.187-1.x86_64+thp.conf", "6.1.187-1.x86_64+thp"),
+        ("lab-6.1.0-56-amd64[+.][0-9c][-.0-9o]*", "6.1.0-56-amd64"),
+        ("lab-6.1.187-1.x86_64+thp.cloud[+.][0-9c][-.0-9o]*", "6.1.187-1.x86_64+thp.cloud"),
+        ("lab-6.1.187-1.x86_64+thp.cloud.conf", "6.1.187-1.x86_64+thp.cloud"),
     ],
 )
 def test_a_default_is_shown_by_its_kernel(pattern: str | None, shown: str) -> None:
@@ -103,5 +103,5 @@ def test_a_release_is_known_by_its_packages(tmp_path: Path) -> None:
     for name in (*kernels, *others):
         (tmp_path / f"{name}.rpm").touch()
     found = releases.built(tmp_path)
-    assert (found.version, found.uname) == ("6.1.187-1", "6.1.187-1.x86_64+thp")
+    assert (found.version, found.uname) == ("6.1.187-1", "6.1.187-1.x86_64+thp.cloud")
     assert found.packages == {*kernels, *others} - {"kernel-thp-devel-6.1.187-1.x86_64", others[2]}

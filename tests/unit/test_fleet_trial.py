@@ -17,7 +17,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.systemd_boot impo
 from tests.unit.boot_tree import NEW, OLD, OPTIONS, Tree
 
 # Kernels that others install, and our next release.
-LATER, NEXT = "6.1.0-57-amd64", "6.1.190-1.x86_64+thp"
+LATER, NEXT = "6.1.0-57-amd64", "6.1.190-1.x86_64+thp.cloud"
 MORE = ["rdinit=/nonexistent", "root="]
 
 

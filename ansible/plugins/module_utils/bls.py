@@ -70,11 +70,12 @@ def find(folder: Path, uname: str) -> Entry:
 def pattern(entry: Entry) -> str:
     """Return a pattern that matches this entry with tries and without, and no other entry, present or future.
 
-    The loader compares file names. A good boot removes the tries; installing the same package again adds them. The name
-    is followed by `+` and a digit, or by `.conf`; the names of the other flavours of the same release continue
-    differently. This holds for all kernels of x86_64; elsewhere another kernel may be called `+64k`.
+    The loader compares file names. A good boot removes the tries; installing the same package again adds them. So the
+    name is followed by `.co` of `.conf`, or by `+`, a digit, and the rest of the tries. The names of other flavours of
+    the same release continue with `.cloud` or `.debug`. This holds for all kernels of x86_64; elsewhere another kernel
+    may be called `+64k`.
     """
-    return f"{entry.name}[+.][0-9c]*"
+    return f"{entry.name}[+.][0-9c][-.0-9o]*"
 
 
 def names(entry: Entry, wanted: str | None) -> bool:

@@ -91,7 +91,8 @@ def with_drained(record: Record, is_drained: bool) -> Record:
 def taken_up(old: MaybeRecord, target: Mapping[str, Any]) -> MaybeRecord:
     """Return the rollout that a rollout to this target continues, or None if it is a new one."""
     if old is not None and unfinished(old):
-        return {**old, "target": target} if old["target"]["release"] == target["release"] else None
+        # By uname, because the flavours of a kernel have the same releases.
+        return {**old, "target": target} if old["target"]["uname"] == target["uname"] else None
     if old is not None and old["phase"] == ROLLED_BACK:
         # After a rollback the host is in the state that the previous rollout left.
         old = old["previous"]
@@ -115,8 +116,10 @@ def _begun(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str,
         return {**known, "run": run, "phase": BEGUN if known["phase"] == DONE else known["phase"]}
     if unfinished(old):
         assert old is not None
-        what = f"a rollout of {old['target']['release']} on this host is not finished ({old['phase']})"
-        raise Problem(what, f"finish it with preflight_release={old['target']['release']}, or run rollback.yml")
+        release, uname = old["target"]["release"], old["target"]["uname"]
+        what = f"a rollout of {uname} on this host is not finished ({old['phase']})"
+        flavour = " and its preflight_kernel_package" if release == target["release"] else ""
+        raise Problem(what, f"finish it with preflight_release={release}{flavour}, or run rollback.yml")
     previous = old["previous"] if old is not None and old["phase"] == ROLLED_BACK else old
     return {
         "schema": SCHEMA,

@@ -61,7 +61,7 @@ EXAMPLES = """
 - name: Try the new kernel in the next boot
   kernel_thp.fleet.boot:
     state: once
-    uname: 6.1.187-1.x86_64+thp
+    uname: 6.1.187-1.x86_64+thp.cloud
 """
 
 RETURN = """

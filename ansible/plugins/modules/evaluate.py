@@ -44,7 +44,7 @@ attributes:
 EXAMPLES = """
 - name: Evaluate the host
   kernel_thp.fleet.evaluate:
-    uname: 6.1.187-1.x86_64+thp
+    uname: 6.1.187-1.x86_64+thp.cloud
 """
 
 RETURN = """

@@ -38,7 +38,7 @@ EXAMPLES = """
 - name: Install the kernel
   kernel_thp.fleet.packages:
     state: installed
-    packages: [kernel-thp-core-6.1.187-1.x86_64]
+    packages: [kernel-thp-cloud-core-6.1.187-1.x86_64]
 """
 
 RETURN = """

@@ -45,7 +45,7 @@ EXAMPLES = """
 - name: Reboot
   kernel_thp.fleet.reboot:
     state: confirmed
-    uname: 6.1.187-1.x86_64+thp
+    uname: 6.1.187-1.x86_64+thp.cloud
     reboot_timeout: 600
 """
 

@@ -51,7 +51,7 @@ attributes:
 EXAMPLES = """
 - name: Find the newest release
   kernel_thp.fleet.repository:
-    kernel_packages: [kernel-thp, kernel-thp-core, kernel-thp-modules]
+    kernel_packages: [kernel-thp-cloud, kernel-thp-cloud-core, kernel-thp-cloud-modules]
   register: found
 """
 

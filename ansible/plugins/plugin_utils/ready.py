@@ -40,7 +40,7 @@ def hindered(seen: Seen, target: Mapping[str, Any], boot_mib: int, root_mib: int
 
 def _installed(seen: Seen, target: Mapping[str, Any]) -> bool:
     record = seen["record"]
-    if not record or record["target"]["release"] != target["release"]:
+    if not record or record["target"]["uname"] != target["uname"]:
         return False
     return record["phase"] in (records.INSTALLED, records.ARMED, records.BOOTED, records.DONE)
 

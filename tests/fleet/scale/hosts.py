@@ -15,6 +15,7 @@ from pathlib import Path
 from lab import image, upstream
 from lab.vm import free_port
 from scripts.console import UserError, tail
+from scripts.flavours import CLOUD
 from tests.fleet.scale import programs
 
 HERE = Path(__file__).resolve().parent
@@ -203,4 +204,4 @@ class Hosts:
     def rolled_out(self) -> list[str]:
         """Return the hosts that run the new kernel, read from their files and not from Ansible's output."""
         unames = ((name, self.folder / "hosts" / name / OPT / "uname") for name in self.names)
-        return [name for name, uname in unames if uname.read_text() == f"{RELEASE}.x86_64+thp"]
+        return [name for name, uname in unames if uname.read_text() == f"{RELEASE}.x86_64{CLOUD.suffix}"]

@@ -22,8 +22,8 @@ ESP = Path("/efi")
 ENTRIES = ESP / "loader" / "entries"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 CHOICE = Path("/etc/tuned/active_profile")
-KERNEL = ("kernel-thp", "kernel-thp-core", "kernel-thp-modules", "kernel-thp-selftests")
-CORE = "kernel-thp-core-"
+KERNEL = ("kernel-thp-cloud", "kernel-thp-cloud-core", "kernel-thp-cloud-modules", "kernel-thp-selftests")
+CORE = "kernel-thp-cloud-core-"
 Words = Sequence[str]
 
 
@@ -121,7 +121,7 @@ def query(words: Words, names: list[str]) -> None:
     release = state()["release"]
     if "--provides" in words:
         core = next(name for name in names if name.startswith(CORE))
-        print(f"kernel-thp-core-uname-r = {uname_of(core)}")
+        print(f"{CORE}uname-r = {uname_of(core)}")
     elif "--whatrequires" not in words:
         for name in (name.removesuffix(f"-{release}") for name in names if "%" not in name):
             version, arch = (release, "x86_64") if name in KERNEL else ("1.0-1", "noarch")
@@ -129,7 +129,7 @@ def query(words: Words, names: list[str]) -> None:
 
 
 def uname_of(core: str) -> str:
-    return core.removeprefix(CORE).removesuffix(".x86_64") + ".x86_64+thp"
+    return core.removeprefix(CORE).removesuffix(".x86_64") + ".x86_64+thp.cloud"
 
 
 def install(names: list[str]) -> None:
