@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from scripts import kconfig, lock, series
 from scripts.console import BUILD, ROOT, UserError, main, say
-from scripts.flavours import DEBUG, FLAVOURS, SERVER, Flavour
+from scripts.flavours import CLOUD, DEBUG, FLAVOURS, SERVER, Flavour
 
 FOLDER = ROOT / "SOURCES" / "config"
 COMMON = FOLDER / "common"
@@ -21,6 +21,8 @@ REQUIRED = FOLDER / "required.config"
 NO_DEBUG_INFO = FOLDER / "server" / "95-no-debug-info.config"
 # All of the variant that makes sense on a distribution's own configuration.
 OURS = [COMMON / "10-variant-identity.config", COMMON / "20-thp.config", NO_DEBUG_INFO, REQUIRED]
+# What others ask of a kernel, one file for each of them. The cloud flavour meets all of it.
+LISTS = sorted((FOLDER / "required").glob("*.txt"))
 WORK = BUILD / "config"
 
 
@@ -54,6 +56,25 @@ def patched_tree() -> Iterator[Path]:
         tree.git("worktree", "remove", "--force", str(WORK))
 
 
+def unmet(needs: Mapping[str, str], have: Mapping[str, str]) -> list[str]:
+    """Return the options of a list in SOURCES/config/required/ that a configuration lacks; `m` may be built in, too."""
+    enough = {"y": {"y"}, "m": {"y", "m"}}
+    return [option for option, value in needs.items() if have.get(option) not in enough[value]]
+
+
+def check_lists(path: Path) -> None:
+    """Stop if the configuration lacks an option that one of the lists asks for."""
+    have = kconfig.parse(path.read_text())
+    missing = []
+    for needed in LISTS:
+        missing += [f"{option}: {needed.name}" for option in unmet(kconfig.parse(needed.read_text()), have)]
+    if missing:
+        text = "\n".join(missing)
+        raise UserError(
+            f"{path.name} lacks what {LISTS[0].parent} asks for:\n{text}\n", "add a fragment, or say why not"
+        )
+
+
 def renew(tree: Path, flavour: Flavour) -> None:
     """Write the complete configuration of a flavour, and show what changed in it."""
     path = complete(flavour)
@@ -67,6 +88,8 @@ def renew(tree: Path, flavour: Flavour) -> None:
     say(f"config: {path.name}, {len(changed)} options changed")
     for option in changed:
         say(f"  {option}: {before.get(option, 'absent')} -> {after.get(option, 'absent')}")
+    if flavour == CLOUD:
+        check_lists(path)
 
 
 def base_file(path: Path) -> Path:
