@@ -140,4 +140,6 @@ class Fleet:
 
     def collect(self, names: Sequence[str]) -> dict[str, State]:
         """Return the states of the hosts that are running."""
-        return {name: self.members[name].collect() for name in names if self.members[name].vm.running}
+        running = [name for name in names if self.members[name].vm.running]
+        with ThreadPoolExecutor() as pool:
+            return dict(zip(running, pool.map(Member.collect, (self.members[name] for name in running))))

@@ -43,7 +43,7 @@ PATIENCE = {
     "profile_timeout": 120,
     "gate_selftests": False,
     "gate_selftests_timeout": 1200,
-    "gate_soak_seconds": 5,
+    "gate_soak_seconds": 1,
     "gate_soak_interval": 5,
     "gate_health_timeout": 30,
     "gate_silence_timeout": 300,

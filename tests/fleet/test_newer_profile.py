@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab import newer_profile
+from lab import newer_packages
 from tests.fleet import expect
 from tests.fleet.hosts import Fleet, Member, State
 from tests.fleet.published import published as published
@@ -24,7 +24,7 @@ PROFILES = "tuned-profiles-thp-"
 @pytest.fixture(scope="module")
 def member(fleet: Fleet, operator: Operator, release: Release, published: Published) -> Member:
     """A host that is done; the newer package is published."""
-    directory = newer_profile.build()
+    directory = newer_packages.newer_profiles()
     fleet.start("alpha")
     outcome = operator.finish(operator.start("rollout", "older profile", ("alpha",)))
     expect.rolled_out(fleet["alpha"], outcome.states["alpha"], release)
@@ -46,7 +46,7 @@ def test_a_newer_profile_comes_without_a_reboot(member: Member, operator: Operat
     before, now = set(member.before.settings["packages"]), set(state.settings["packages"])
     (older,), (newer,) = before - now, now - before
     assert older.startswith(PROFILES)
-    assert newer == older.replace("-1.noarch", f"-1{newer_profile.DIST}.noarch")
+    assert newer == older.replace("-1.noarch", f"-1{newer_packages.DIST}.noarch")
     assert apart_from_packages(state) == apart_from_packages(member.before)
     assert state.boot_id == member.before.boot_id
     assert state.record is not None

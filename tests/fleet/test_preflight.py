@@ -40,6 +40,16 @@ def expect_refused(outcome: Outcome, fleet: Fleet, *reasons: str) -> None:
     expect.all_untouched(fleet, outcome.states, *OTHERS)
 
 
+def test_a_repository_index_that_somebody_else_signed(
+    fleet: Fleet, member: Member, operator: Operator, tmp_path: Path
+) -> None:
+    with repo.served(repositories.with_foreign_metadata(tmp_path / "repo")) as url:
+        member.host.use_repository(url)
+        outcome = rollout(operator, "index signed by somebody else")
+    expect_refused(outcome, fleet, "the repository cannot be used", "Bad GPG signature")
+    assert f"1 host failed, 0 allowed; {FAILING}: refused, preflight failed" in outcome.run.output()
+
+
 def test_a_package_that_somebody_else_signed(fleet: Fleet, member: Member, operator: Operator, tmp_path: Path) -> None:
     with repo.served(repositories.with_foreign_package(tmp_path / "repo")) as url:
         member.host.use_repository(url)

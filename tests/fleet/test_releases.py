@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab import second_release
+from lab import newer_packages
 from tests.fleet import expect
 from tests.fleet.hosts import Fleet, State
 from tests.fleet.published import published as published
@@ -24,7 +24,7 @@ NAMES = ("alpha", "bravo")
 
 @pytest.fixture(scope="module")
 def second(release: Release) -> Release:
-    version = f"{release.version.rpartition('-')[0]}-{second_release.SPIN}"
+    version = f"{release.version.rpartition('-')[0]}-{newer_packages.SPIN}"
     kernels = {f"{name}-{version}.x86_64" for name in KERNEL}
     others = {name for name in release.packages if not name.startswith(KERNEL)}
     return replace(release, version=version, packages=frozenset(kernels | others))
@@ -33,7 +33,7 @@ def second(release: Release) -> Release:
 @pytest.fixture(scope="module")
 def first(fleet: Fleet, operator: Operator, release: Release, published: Published) -> dict[str, State]:
     """The states of the hosts before any rollout. Now they run the first release, and the second is published."""
-    directory = second_release.build()
+    directory = newer_packages.second_release()
     fleet.start(*NAMES)
     found = {name: fleet[name].before for name in NAMES}
     outcome = operator.finish(operator.start("rollout", "first release", NAMES, serial=(2,)))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import next_release, repo
+from lab import newer_packages, repo
 from lab.host import Host
 from lab.vm import Vm
 from scripts.flavours import CLOUD
@@ -39,8 +39,7 @@ class Release:
 @pytest.fixture(scope="module", autouse=True)
 def repositories(host: Vm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder: Path = tmp_path_factory.mktemp("next")
-    next_release.build(folder, CLOUD.repo)
-    with repo.served() as present, repo.served(folder / "repo") as following:
+    with repo.served() as present, repo.served(newer_packages.repacked_release(folder)) as following:
         host.write("/etc/yum.repos.d/kernel-thp.repo", repo.repo_file(present))
         later = repo.repo_file(following).replace("[kernel-thp]", "[kernel-thp-next]")
         host.write("/etc/yum.repos.d/kernel-thp-next.repo", later)
@@ -55,7 +54,7 @@ def old() -> Release:
 
 @pytest.fixture(scope="module")
 def new(old: Release) -> Release:
-    return Release(f"{old.version.partition('-')[0]}-{next_release.RELEASE}")
+    return Release(f"{old.version.partition('-')[0]}-{newer_packages.SPIN}")
 
 
 def installed(host: Vm) -> set[str]:
