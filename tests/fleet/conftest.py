@@ -1,4 +1,4 @@
-"""Each file of tests has hosts of its own; all use one repository and the collection as it was built and installed."""
+"""Each file of tests has its own hosts; all use one repository and one installation of the built collection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 
 @dataclass
 class Board:
-    """What this session has come to: rows of the table by file of tests, and how many of its tests are still to run."""
+    """The results of this session: rows of the table by file of tests, and how many of its tests are still to run."""
 
     memory: Memory = field(default_factory=Memory)
     rows: dict[str, list[Row]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Board:
     selected: bool = False  # of some file, only some of its tests
 
     def over(self, module: Path) -> None:
-        """A test of this file is over, whatever it came to."""
+        """A test of this file is over, whatever its result."""
         self.left[module] -= 1
         if self.left[module] == 0 and module not in self.failed and not self.selected:
             self.memory.add(module, self.rows.get(module.stem, []))
@@ -112,7 +112,7 @@ def release() -> Release:
 
 @pytest.fixture(scope="session")
 def alone() -> Iterator[None]:
-    """The hosts of one file fill a machine, and all use one copy of the collection: another pytest or worker waits."""
+    """The hosts of one file fill the machine, and all share one copy of the collection: another pytest waits."""
     FLEET.mkdir(parents=True, exist_ok=True)
     with (FLEET / "lock").open("w") as handle:
         try:
@@ -140,7 +140,7 @@ def folder(request: pytest.FixtureRequest, alone: None) -> Path:
 
 @pytest.fixture(scope="module")
 def fleet(folder: Path, repository: str) -> Iterator[Fleet]:
-    """No hosts yet: a file of tests starts those it wants."""
+    """A fleet without hosts: a file of tests starts those it needs."""
     with Fleet(folder / "hosts", repository) as found:
         yield found
 

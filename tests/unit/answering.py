@@ -1,6 +1,6 @@
-"""The side of a simulated host: the collection's own module keeps record and holder, all else it only says.
+"""The program of a simulated host: the collection's own module keeps record and holder, all other answers are made up.
 
-It never wants a reboot: to start a kernel once, and to return from it, is to say from then on that this one runs.
+It never needs a reboot: after a boot once or a rollback, it reports the other kernel as running.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from tests.unit.simulated import BEFORE, COUNTERS, HOLDER, OLD, RECORD, Host, target
 
 MODULE = "ansible_collections.kernel_thp.fleet.plugins.modules.record"
-# What Ansible starts a module with that is to go on in the background.
+# The program with which Ansible starts a module in the background.
 WRAPPER = "async_wrapper"
 ARGS = "ANSIBLE_MODULE_ARGS"
 BOOT_ID = "b1"
@@ -48,11 +48,11 @@ def called(program: str) -> tuple[str, Result]:
 
 
 def keep(host: Host, arguments: Result) -> None:
-    """Run the module with this folder in place of the machine's, and what the host is like in place of the machine."""
+    """Run the module with the folder and the state of this host instead of the machine's."""
     from ansible.module_utils import basic
     from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 
-    # Before others take it for their default.
+    # Before other modules use it as their default.
     records.FOLDER = host.folder
     records.Store.__init__.__defaults__ = (host.folder,)
     from ansible_collections.kernel_thp.fleet.plugins.module_utils import holder, snapshot, undo
@@ -103,7 +103,7 @@ def async_wrapper(_host: Host, given: Result) -> Result:
 
 
 def async_status(_host: Host, _given: Result) -> Result:
-    """Say of the only thing that is done in the background here, the soak, that it is over."""
+    """Report that the soak is over, the only background job here."""
     return {"started": 1, "finished": 1, "figures": {}, "counters": COUNTERS, "boot_id": BOOT_ID}
 
 

@@ -1,7 +1,7 @@
-"""A host on a tree: kernel-install's own plugin writes its boot entries, and a boot is what the test says it is.
+"""A host in a directory tree: kernel-install's own plugin writes its boot entries, and the test sets what runs.
 
-GRUB's environment is written by its own program. Only `bootctl` is a stand-in: this machine's EFI variables are not to
-be touched.
+GRUB's own program writes its environment. Only `bootctl` is replaced, because this machine's EFI variables must not
+change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Play the collection's playbooks with hosts that are gone, and with hosts that answer whatever they are asked."""
+"""Play the collection's playbooks with hosts that are gone, and with hosts that give every module the same answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Variables = Mapping[str, object]
 # A port on which nobody listens.
 GONE: Variables = {"ansible_host": "127.0.0.1", "ansible_port": 1}
 SOON = {"preflight_connect_timeout": 1, "gate_connect_timeout": 1, "rollback_connect_timeout": 1}
-# The same words to every module: it is there and no RPM host, it is supported, nothing was rolled out to it.
+# The same answer to every module: a host that is no RPM host, is supported, and never had a rollout.
 SAYS = {
     "ping": "pong",
     "host": {"root": True, "rpm": False, "dnf": False},

@@ -1,4 +1,4 @@
-"""Hosts for plays, each in a folder: nothing is done to this machine, however much a play wants done."""
+"""Hosts for plays, each in a folder: no play changes this machine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from scripts.console import ROOT
 OLD = "6.1.0-56-amd64"
 COUNTERS = {"time": 1.0, "uptime": 2.0, "memory": {}, "events": {}, "pressure_us": 1}
 BEFORE = {"uname": OLD, "tuned": {}, "boot": {}, "hugepages": {}, "sysctls": {}, "counters": COUNTERS}
-# What a host is like where a test says nothing else. `newest` is the release that its repository has, `log` that of its
-# kernel, and in `says` is what it says to a module instead of what it would.
+# The state of a host unless a test changes it. `newest` is the release in its repository, `log` that of its kernel, and
+# `says` has answers to modules that replace the usual ones.
 LIKE: dict[str, Any] = {"uname": OLD, "newest": "1", "log": "", "tuned_gone": False, "says": {}}
 RECORD, HOLDER = "rollout.json", "holder.json"
-# For Ansible it is the interpreter that modules are run with.
+# Ansible takes it for the interpreter of modules.
 PROGRAM = """\
 #!{python}
 import sys
@@ -34,7 +34,7 @@ def target(release: str) -> dict[str, Any]:
 
 
 def rollout(phase: str, **more: object) -> dict[str, Any]:
-    """Return the record of a rollout that has got this far."""
+    """Return the record of a rollout in this phase."""
     known = {"schema": 1, "run": "r0", "phase": phase, "target": target("1"), "before": BEFORE, "previous": None}
     return {**known, "packages": {"added": [], "removed": []}, "armed_in": None, **more}
 
@@ -65,14 +65,14 @@ class Host:
         return {**LIKE, **(self.read("like.json") or {})}
 
     def be(self, **like: object) -> None:
-        """Be like this from now on, and otherwise as before."""
+        """Change the state of the host."""
         self.write("like.json", {**self.like, **like})
 
     # What a rollout left on it
 
     @property
     def record(self) -> dict[str, Any]:
-        """Return what is recorded of it, which may be nothing."""
+        """Return the record, which may be empty."""
         return self.read(RECORD) or {}
 
     @property
@@ -80,7 +80,7 @@ class Host:
         return self.read(HOLDER) is not None
 
     def rolled_out(self, phase: str, **more: object) -> None:
-        """Have been rolled out to, so far. From when it is tried on it runs the new kernel."""
+        """Set the record of a rollout in this phase; from the trial on the host runs the new kernel."""
         found = rollout(phase, **more)
         self.write(RECORD, found)
         self.be(uname=found["target"]["uname"] if phase in ("booted", "done") else OLD)
@@ -88,14 +88,14 @@ class Host:
     def held_by(self, run: str, controller: str) -> None:
         self.write(HOLDER, {"run": run, "controller": controller, "since": "2030-01-15T10:00:00+00:00"})
 
-    # What it was asked
+    # Calls of modules
 
     def noted(self, module: str, given: Mapping[str, Any]) -> None:
-        with (self.folder / "asked").open("a") as log:
+        with (self.folder / "calls").open("a") as log:
             log.write(json.dumps([module, given]) + "\n")
 
     def calls(self, module: str) -> list[dict[str, Any]]:
         """Return what a module was given, each time."""
-        path = self.folder / "asked"
+        path = self.folder / "calls"
         calls = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [given for name, given in calls if name == module]

@@ -1,4 +1,4 @@
-"""What a run makes of hosts that earlier runs were through with, or left in the middle, held or out of service."""
+"""What a run does with hosts that earlier runs finished, or left in the middle, held or out of service."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_rollback_that_cannot_take_a_host_into_service_does_not_say_that_it_is
 
 
 def test_a_host_that_is_done_is_not_left_to_a_run_that_is_gone(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    """Killed after it had recorded the rollout as done, and before it let go of the host."""
+    """Killed after it had recorded the rollout as done, and before it released the host."""
     ours, others = Host(tmp_path / "ours"), Host(tmp_path / "others")
     for host, controller in ((ours, process.controller()), (others, "elsewhere-1")):
         host.rolled_out("done")

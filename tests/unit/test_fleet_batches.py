@@ -1,4 +1,4 @@
-"""What is counted after each batch: every host whose turn has come, once, wherever and whatever variables say."""
+"""Counting hosts after each batch: each host that was due counts once, whatever variables say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the fleet rollout reads boot entries and tells boot loaders, on trees; GRUB's environment by its own program."""
+"""How a rollout reads boot entries and configures boot loaders, on trees; GRUB's program writes its environment."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_a_default_that_is_not_the_saved_one_is_seen_in_what_grub_itself_writes(
     """Whatever the default, it has a function that saves one, and a block for one that was saved before."""
     header = Path("/etc/grub.d/00_header")
     assert header.exists(), "run `make deps`: GRUB's own script is not here"
-    # What grub-mkconfig exports to it. A console, so that no fonts are looked for on this machine's disks.
+    # The variables that grub-mkconfig exports. A console, because otherwise it searches this machine's disks for fonts.
     given = {"pkgdatadir": "/usr/share/grub", "GRUB_TERMINAL_OUTPUT": "console", "GRUB_DEFAULT": default}
     environment = {**os.environ, **given}
     written = subprocess.run([header], env=environment, capture_output=True, text=True, check=True).stdout
@@ -253,7 +253,7 @@ def test_the_file_system_of_a_path_is_found() -> None:
 
 @pytest.fixture
 def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What stands for the host's own: this machine's is not to be told anything. Returns what it was asked."""
+    """Replace systemctl by a program that only logs its arguments, because this machine must not change."""
     program, log = tmp_path / "bin" / "systemctl", tmp_path / "log"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')

@@ -17,7 +17,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.systemd_boot impo
 
 OLD, NEW = "6.1.0-56-amd64", "6.1.187-1.x86_64+thp.cloud"
 
-# A host that is shutting down cannot be had here: this stands for the one word that systemd says then.
+# There is no host here that shuts down, so this program prints what systemd would.
 SYSTEMCTL = """\
 #!/bin/sh
 echo asked >> "$0.log"
@@ -28,7 +28,7 @@ echo asked >> "$0.log"
 def reach(
     ansible: Mapping[str, str], folder: Path, times: int, timeout: int, python: str = sys.executable
 ) -> tuple[str, int]:
-    """Ask for a host that is shutting down so many times; return what Ansible said, and how often it looked."""
+    """Reach a host that reports `stopping` that many times; return Ansible's output, and the number of tries."""
     systemctl = folder / "systemctl"
     systemctl.write_text(SYSTEMCTL.format(times=times))
     systemctl.chmod(0o755)

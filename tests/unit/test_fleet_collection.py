@@ -1,4 +1,4 @@
-"""The collection as a whole: what is documented is there, galaxy and Ansible take it, hosts that are gone count."""
+"""The collection as a whole: its documentation is complete, galaxy and Ansible accept it, hosts that are gone count."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_the_other_playbooks_count_them_as_well(ansible: Mapping[str, str], tmp_
     assert report["hosts"][0]["result"] == "unreachable"
 
 
-# What an operator may get wrong: none of it may look like a rollout that went well
+# Mistakes of an operator: none of them may look like a successful rollout
 
 
 @pytest.mark.parametrize("playbook", ["rollout", "rollback", "validate"])

@@ -18,12 +18,12 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Co
 
 # A port on which nobody listens.
 NOBODY = 1
-# What ssh would do is asked of ssh itself.
+# ssh itself prints what it would do.
 EXEC = "SSH: EXEC "
 
 
 def call(ansible: Mapping[str, str], folder: Path, variables: Mapping[str, object], *words: str) -> str:
-    """Call one module of the collection on a host, and return everything that Ansible said."""
+    """Call one module of the collection on a host, and return Ansible's output."""
     inventory = folder / "inventory.json"
     inventory.write_text(json.dumps({"all": {"hosts": {"h1": {**variables}}}}))
     command = ["ansible", "-i", str(inventory), "h1", *words]
@@ -122,4 +122,4 @@ def test_a_host_that_is_lost_stays_a_failure_when_nothing_can_be_removed_there(m
         "msg": "lost contact with the host: no route to host",
     }
     plugin.cleanup()
-    assert Lost.calls == 1, "a host that is gone is not asked again"
+    assert Lost.calls == 1, "a host that is gone is not contacted again"

@@ -1,4 +1,4 @@
-"""Which kernel is the default: a pattern of the operator's keeps none of them, and a rollback brings it back."""
+"""Which kernel is the default: an operator's pattern does not count as keeping one, and a rollback restores it."""
 
 from __future__ import annotations
 

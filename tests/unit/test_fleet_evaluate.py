@@ -377,7 +377,7 @@ CHOSEN, PICKED = "manual\n", "auto\n"
 @pytest.mark.parametrize(
     ("found", "now", "mode", "wanted"),
     [
-        # Of a host that is done and taken up again: what was chosen since then counts, and the next time as well.
+        # The host was done and gets a new rollout: profiles chosen since then count, and the next time as well.
         (["balanced"], ["throughput-performance"], CHOSEN, ["throughput-performance", "thp-shrinker"]),
         (["balanced"], ["throughput-performance", "thp-shrinker"], CHOSEN, ["throughput-performance", "thp-shrinker"]),
         ([], ["throughput-performance"], CHOSEN, ["throughput-performance", "thp-shrinker"]),

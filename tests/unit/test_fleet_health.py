@@ -1,4 +1,4 @@
-"""The operator's own check: why it fails is told, what it is given is not, and it is tried before the rollout."""
+"""The health command: a failure shows its reason but not its arguments, and it runs before the rollout."""
 
 from __future__ import annotations
 

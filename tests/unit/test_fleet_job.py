@@ -1,4 +1,4 @@
-"""Waiting for selftests and the soak: by the clock, whatever it costs to ask, and only as long as the boot lasts."""
+"""Waiting for selftests and the soak: by the clock, however long a poll takes, and only as long as the boot lasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is noted of hosts that fail: whatever ssh said, and whether or not it can be written."""
+"""The notes about hosts that fail, whatever ssh printed, and whether or not they can be written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ exit 1
 
 
 def behind_a_gateway(folder: Path) -> Variables:
-    """Return the variables of a host that is gone; ssh passes on what the gateway says, without a master connection."""
+    """Return the variables of a host that is gone; ssh passes on the gateway's output, without a master connection."""
     program = folder / "gateway"
     program.write_text(GATEWAY)
     program.chmod(0o755)
@@ -52,7 +52,7 @@ def test_a_host_is_rolled_back_although_that_cannot_be_noted(ansible: Mapping[st
     assert log.read_text().splitlines()[-1].endswith("AnsiballZ_record.py")
     assert "Release the host" in played.output and "Note that the rollback failed" not in played.output
     assert "[WARNING]: h1 cannot be noted in" in played.output
-    # Nobody can tell what became of it, so no other one is begun.
+    # Nobody can know how it ended, so the run does not begin another host.
     assert played.code == 2
     assert played.output.count("Note that preflight begins") == 1
 

@@ -36,7 +36,7 @@ BuildArch: noarch
 Toy.
 %files
 """
-# Each with what its specification says more.
+# Each with further lines of its spec.
 TOYS = {
     ("ours", "1"): f"Requires: {DEPENDENCY}\nRequires: library >= 1:2\nObsoletes: old-name < 2",
     (DEPENDENCY, "1"): "",
@@ -152,7 +152,7 @@ def host(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> I
     found = Host(tmp_path, repository)
     monkeypatch.setenv("PATH", str(found.bin), prepend=os.pathsep)
     monkeypatch.setattr(module, "Store", lambda: found.store)
-    # This machine's package manager is not what is asked.
+    # Not this machine's package manager.
     monkeypatch.setattr(packages, "busy", lambda: None)
     monkeypatch.setattr(packages, "POLL", 0.2)
     found.has("install", "library-1", "application", "old-name", "openssl-1")
@@ -185,7 +185,7 @@ def test_what_somebody_else_installs_meanwhile_stays_theirs(host: Host) -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 def test_what_somebody_else_installs_after_a_power_failure_stays_theirs(host: Host, again: bool) -> None:
-    """The failure came when no package that was asked for was there yet, and days pass until somebody looks."""
+    """The failure came before any wanted package was installed, and somebody continues only days later."""
     touched = packages.download([OURS], 60)
     host.begin(phase=records.INSTALLING, packages_before=packages.installed(), packages_touched=touched)
     host.has("install", DEPENDENCY)

@@ -15,9 +15,9 @@ from tests.unit.plays import GONE, Played, play
 from tests.unit.simulated import Host, rollout
 
 SET, REGISTER = "ansible.builtin.set_fact", "register"
-# What Ansible itself tells a rescue.
+# What Ansible itself passes to a rescue.
 FAILURE = {"ansible_failed_task", "ansible_failed_result"}
-# What a rollout, or a rollback after it, leaves of a host that it has put back.
+# What a rollout, or a rollback after it, leaves behind for a host that was rolled back.
 LEFT = {
     "fleet_release": "0",
     "fleet_rolled_back": True,

@@ -1,4 +1,4 @@
-"""How a run is told from others: by its process, whatever the clock says, and only where that process could be seen."""
+"""How runs are told apart: by their process, whatever the clock says, and only where that process is visible."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ print(process.controller())
 
 
 def proc(place: Path, booted: int) -> Path:
-    """Make a /proc with this process, on a machine whose clock says that it was booted then."""
+    """Make a /proc with this process, on a machine that booted then by its clock."""
     own = Path("/proc/self/stat").read_text()
     for name, content in {
         f"{os.getpid()}/stat": own,
@@ -74,12 +74,12 @@ def send_gone(pipe: multiprocessing.connection.Connection) -> None:
 def test_a_process_of_another_user_that_cannot_be_seen_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with /proc mounted with `hidepid`: that of number 1 is there."""
     ours, theirs = multiprocessing.Pipe()
-    # Where other users can look, other than pytest's own directories.
+    # Unlike pytest's own directories, other users can read this one.
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         monkeypatch.setattr(process, "PROC", proc(Path(place), 0))
         child = multiprocessing.get_context("fork").Process(target=send_gone, args=(theirs,))
         child.start()
         child.join()
-    assert ours.poll(), "it told nothing"
+    assert ours.poll(), "it sent nothing"
     assert ours.recv() == [False, True]

@@ -1,4 +1,4 @@
-"""Reboots: a host is asked what runs as soon as it answers, by the task that rebooted it, and not when others are done.
+"""Reboots: the task that reboots a host confirms its kernel as soon as it answers, without waiting for other hosts.
 
 What Ansible's own reboot does is left out here: it needs a host that reboots.
 """
@@ -27,7 +27,7 @@ ROLES = collection.SOURCE / "roles"
 
 
 class Rebooted:
-    """A reboot by the plugin, of a host that answers what it is given, one after the other; and what it was asked."""
+    """A reboot by the plugin, of a host that gives these answers one after the other and records the calls."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, came_back: dict[str, Any], *answers: dict[str, Any] | None

@@ -308,7 +308,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import holder, pa
 with holder.step("r1", folder=Path(sys.argv[2])):
     packages.dnf(["install", "x"], 0, "")
 """
-# It says that it has begun, and ends when it is told to.
+# It prints that it has begun, and ends on a signal from the test.
 SLOW = """\
 #!/bin/sh
 [ "$1" != --version ] || exit 0

@@ -1,4 +1,4 @@
-"""The journal of a run and what is made of it: who fell, whether the run goes on, the page, whatever ended the run."""
+"""The journal of a run and its report: which hosts failed, whether the run continues, the page, however it ended."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_what_an_older_version_takes_the_place_of_may_be_needed(
 
 
 def test_where_nothing_is_undone_nothing_is_in_the_way(store: Store) -> None:
-    """Not even a boot loader is looked for."""
+    """It does not even look for a boot loader."""
     nothing = {"changed": False, "record": None, "reboots": False}
     assert run("undoable") == nothing
     store.write(rollout("1", records.DONE, OLD))

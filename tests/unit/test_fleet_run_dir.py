@@ -1,4 +1,4 @@
-"""Where runs are noted down: in no place where somebody else says what becomes of it, and in peace with others."""
+"""The directories of runs: none that another user could redirect, and without interfering with other runs."""
 
 from __future__ import annotations
 

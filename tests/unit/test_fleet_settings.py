@@ -1,4 +1,4 @@
-"""What an operator's ansible.cfg says of all plays, and what would have a rollout do harm."""
+"""Settings of an operator's ansible.cfg that affect all plays, and that could make a rollout do harm."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def try_out(tree: Tree, uname: str, boot_id: str) -> Host:
     """Have it be tried and confirmed, and another kernel be installed in that boot, by somebody else."""
     host = install(tree, uname)
     start(tree, uname, boot_id)
-    # What stops the timer is not to be asked of this machine's systemd.
+    # Stopping the timer must not reach this machine's systemd.
     tree.phase(records.BOOTED)
     tree.add(LATER)
     assert "oops=panic" in tree.options(LATER), "or there would be nothing to take off again"
@@ -114,7 +114,7 @@ def met(tree: Tree, command_line: str) -> list[bool]:
     for name in trial.WANTED:
         lines = (tree.root / trial.UNITS / name).read_text().splitlines()
         conditions = [line for line in lines if line.startswith("Condition")]
-        # Where its own tests have it look for the command line.
+        # Its own tests also use this variable for the command line.
         environment = {**os.environ, "SYSTEMD_PROC_CMDLINE": command_line}
         done = subprocess.run(
             ["systemd-analyze", "condition", *conditions], env=environment, capture_output=True, text=True, check=False

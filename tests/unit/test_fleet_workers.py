@@ -1,4 +1,4 @@
-"""What is left of a run whose ansible-playbook was killed: workers that Ansible lets finish their task."""
+"""The workers of a run whose ansible-playbook was killed, which Ansible lets finish their task."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def download(wanted: Sequence[str], lock_timeout: float) -> list[str]:
     found = touched(output, platform.machine())
     unseen = [name for name in wanted if family(name) not in found]
     if unseen:
-        # Otherwise the changes of the rollout could not be told from those of others.
+        # Otherwise the changes of the rollout could not be told apart from those of others.
         what = f"dnf's list of the transaction does not name {', '.join(unseen)}"
         raise Problem(what, "check whether debuglevel in /etc/dnf/dnf.conf hides it")
     return found

@@ -84,5 +84,5 @@ def remains(record: Record) -> list[str]:
     if loader.settings() != before["boot"]["settings"]:
         found.append(f"the boot loader's default is not as it was: {loader.settings()}")
     if loader.once():
-        found.append(f"the next boot is told to start {loader.once()}")
+        found.append(f"the next boot would start {loader.once()}")
     return found
