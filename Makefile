@@ -94,7 +94,7 @@ flavours: deps image ## both flavours side by side in a virtual host (builds bot
 
 # One file of tests at a time has the machine for its hosts.
 fleet: deps rpms image ## rollout to a fleet of virtual hosts, one that fails, and the fleet's table (minutes)
-	@$(VENV)/python -m pytest -s -v -m 'not full' tests/fleet/test_rollout.py
+	@$(VENV)/python -m pytest -s -v tests/fleet/test_rollout.py
 
 fleet-full: deps rpms image ## every way in which a rollout can fail, and back (hours; goes on where it was interrupted)
 	@$(VENV)/python -m pytest -s -v --go-on tests/fleet
