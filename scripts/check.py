@@ -41,7 +41,6 @@ CHECK = suites(
     "series-check CHANGED=1",
     "mutation CHANGED=1",
     "lockdep",
-    "bench-check COUNT=1",
     "gate",
     "hosts",
     "fleet",
@@ -61,6 +60,7 @@ FULL = suites(
     "series-check",
     "mutation",
     "rebuild-check KERNEL=1",
+    "bench-check COUNT=1",
     "bench-check",
     "fleet-full",
 )
