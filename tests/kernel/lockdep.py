@@ -66,7 +66,8 @@ def run(version: str, image: Path, programs: list[Path]) -> list[str]:
     plan = {path.name: direct_boot.listed(path) for path in chosen}
     folder = OUT / version
     folder.mkdir(exist_ok=True)
-    line = f"numa=fake=2 THP_TEST_SLOW={SLOW} THP_STRESS_SECONDS={STRESS_SECONDS}"
+    # Lockdep reports at the level of warnings, which `quiet` hides; the start of the log is a notice.
+    line = f"loglevel=6 numa=fake=2 THP_TEST_SLOW={SLOW} THP_STRESS_SECONDS={STRESS_SECONDS}"
     machine = Machine(kernel_line=line)
     with step(f"lockdep: {', '.join(plan)} with cgroup {version}"):
         base = direct_boot.base_archive(chosen, folder)
