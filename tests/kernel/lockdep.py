@@ -23,7 +23,7 @@ from tests.verdicts import read_console
 OUT = BUILD / "lockdep"
 PROGRAMS = OUT / "programs"
 EXTRA = Path(__file__).with_name("lockdep.config")
-# How often each program runs one after the other in the same machine does not matter: stress runs for this long.
+# How long thp_stress runs.
 STRESS_SECONDS = 60
 SLOW = 4
 RUNS = {"v2": ("thp_migration", "thp_stress"), "v1": ("thp_memcg_v1",)}
