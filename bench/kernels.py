@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import direct_boot, upstream
-from lab.kernel_build import Place, refused
+from lab.kernel_build import Place, merged, refused
 from scripts import distro, files, kconfig, lock, series
 from scripts.console import BUILD, UserError, say, step
 
@@ -62,16 +62,9 @@ class Source:
     prepare: Callable[[], None]
 
 
-def wanted() -> dict[str, str]:
-    return {**kconfig.parse(direct_boot.CONFIG.read_text()), **kconfig.parse(CONFIG.read_text())}
-
-
 def configuration() -> Path:
     """Write the configuration of all kernels."""
-    path = OUT / "kernel.config"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.replace(path, "".join(f"{option}={value}\n" for option, value in wanted().items()))
-    return path
+    return merged(OUT / "kernel.config", direct_boot.CONFIG, CONFIG)
 
 
 def of_tree(commit: str) -> Source:
@@ -134,7 +127,7 @@ def set_thp_swap(source: Path, on: bool) -> None:
 
 def lacks(kernel: Kernel) -> list[str]:
     """Return the options of the configuration that this kernel does not have."""
-    return refused(wanted(), kconfig.parse(kernel.config.read_text()))
+    return refused(kconfig.parse(configuration().read_text()), kconfig.parse(kernel.config.read_text()))
 
 
 @functools.cache

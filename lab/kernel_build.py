@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import kconfig
+from scripts import files, kconfig
 from scripts.console import run_logged
 
 IMAGE = Path("arch/x86/boot/bzImage")
@@ -46,7 +46,7 @@ def merged(target: Path, *parts: Path) -> Path:
     """Write a configuration in which later parts win over earlier ones."""
     options = {option: value for part in parts for option, value in kconfig.parse(part.read_text()).items()}
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text("".join(f"{option}={value}\n" for option, value in options.items()))
+    files.replace(target, "".join(f"{option}={value}\n" for option, value in options.items()))
     return target
 
 
