@@ -19,7 +19,7 @@ export PYTEST_ADDOPTS := -o cache_dir=build/cache/pytest
 .PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests lockdep static collection package hosts hosts-full tuned tools flavours fleet fleet-full fleet-scale molecule releases series-check mutation bench bench-check check check-full clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what is missing on this host (asks the package manager only when something is)
 	@$(PYTHON) -m scripts.deps
