@@ -22,15 +22,20 @@ def dependencies(modules_dep: str) -> dict[str, list[str]]:
 def split(needs: dict[str, list[str]], wanted: list[str], any_config: bool = False) -> tuple[set[str], set[str]]:
     """Return the modules of -core, closed under dependency, and the others.
 
-    What is wanted and not there is an error, unless the configuration is any other than the one the list was made for.
+    What is wanted and not there is an error, unless its line names a flavour, or the configuration is any other than
+    the one the list was made for.
     """
     core: set[str] = set()
-    for entry in wanted:
+    for line in wanted:
+        entry, _, flavour = line.partition(" ")
         chosen = {
             module for module in needs if f"kernel/{entry}/" in module or SUFFIX.sub("", module) == f"kernel/{entry}"
         }
-        if not chosen and not any_config:
-            sys.exit(f"error: core-modules.txt names {entry}, but this build has no module there; remove the line")
+        if not chosen and not flavour and not any_config:
+            sys.exit(
+                f"error: core-modules.txt names {entry}, but this build has no module there; remove the line, or name "
+                "the flavour it is for behind it"
+            )
         core |= chosen
     # modules.dep lists indirect dependencies as well, so one pass closes the set.
     core |= {needed for module in core for needed in needs[module]}
