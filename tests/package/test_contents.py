@@ -133,6 +133,14 @@ def test_configuration_is_what_the_fragments_ask_for(unpacked: Path) -> None:
             assert found == value or {found, value} <= set(kconfig.ABSENT), f"{path.name}: {option}"
 
 
+def test_configuration_is_the_complete_one(unpacked: Path) -> None:
+    """A compiler's wrapper can make Kconfig answer otherwise during the build than when the configuration was made."""
+    have = kconfig.parse((unpacked / MODULES[1:] / "config").read_text())
+    want = kconfig.parse(config.complete(FLAVOUR).read_text())
+    other = {option for option in have.keys() | want.keys() if have.get(option, "n") != want.get(option, "n")}
+    assert not {option for option in other if "VERSION" not in option}
+
+
 def test_series_names_the_patches_in_their_order(unpacked: Path) -> None:
     listed = [line.split("  ") for line in (unpacked / MODULES[1:] / "series").read_text().splitlines()]
     patches = series.Series(ROOT / "patches" / lock.used().series).patches()
