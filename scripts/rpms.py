@@ -154,8 +154,8 @@ def compiler(stage: Stage) -> tuple[list[str], dict[str, str]]:
     if not shutil.which("ccache"):
         return [], {}
     # Not ccache's depend mode, though it is faster: it overlooks .incbin, and so takes the last build's module key and
-    # even its compressed kernel for this one's. Nor without its second preprocessing: Kconfig learns what the compiler can
-    # do by errors, some of which are the preprocessor's, and only warnings then.
+    # even its compressed kernel for this one's. Nor without its second preprocessing: Kconfig learns by errors what the
+    # compiler can do, and some of them are the preprocessor's, which are only warnings then.
     return ["--define=kernel_cc ccache gcc"], {
         "CCACHE_BASEDIR": str(stage.root),
         "CCACHE_NOHASHDIR": "1",
