@@ -118,7 +118,7 @@ mutation: deps tree ## the selftests a patch names fail without it (PATCH=SLUG: 
 # ONLY=CASE or ONLY=CASE:TEST measures that alone, FORCE=1 what was measured before, ROUNDS=9 that often; PLAN=1 says what would run.
 BENCH = $(if $(QUICK),--quick) $(if $(COUNT),--count) $(if $(ONLY),--only '$(ONLY)') $(if $(FORCE),--force) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PLAN),--plan)
 
-bench: deps tree ## stock kernel, kernel-thp and Linux 6.12 side by side: build/bench/report.html (QUICK=1: less of it)
+bench: deps $(if $(COUNT),rpms,tree) ## stock kernel, kernel-thp and Linux 6.12 side by side: build/bench/report.html (QUICK=1: less of it)
 	@$(VENV)/python -m bench.run $(BENCH)
 
 bench-check: bench ## the benchmark, and no ratio of it worse than in bench/baseline.json

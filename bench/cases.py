@@ -7,7 +7,7 @@ import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.kernels import NAMES, STOCK, THP, UPSTREAM
+from bench.kernels import NAMES, PACKAGED, STOCK, THP, UPSTREAM
 from bench.programs.measure import MODES
 from scripts.console import UserError
 
@@ -252,19 +252,14 @@ CASES = (
 )
 
 
-# What `--count` measures, on which kernels: without upstream's kernel and without another form of ours, so two small
-# kernels are built. The stock kernel has no shrinker: shrink.count is compared with stored instruction counts.
-# zero_drop.whole shows the cost of the zero check better than zero_drop.split, where the stock kernel splits as well.
-COUNTED = {"fault.count": (STOCK, THP), "shrink.count": (THP,), "zero_drop.whole.count": (STOCK, THP)}
+# What `--count` measures of the package's kernel: what needs no module and no other kernel.
+COUNTED = ("fault.count", "shrink.count")
 
 
 def counted() -> list[Case]:
     """Return the cases of `--count`, in one round: an instruction count is deterministic."""
     found = [case for case in CASES if case.name in COUNTED]
-    return [
-        dataclasses.replace(case, kernels=COUNTED[case.name], pairs=pairs_of(COUNTED[case.name]), rounds=1)
-        for case in found
-    ]
+    return [dataclasses.replace(case, kernels=(PACKAGED,), pairs=(), rounds=1) for case in found]
 
 
 def chosen(pattern: str, cases: Sequence[Case] = CASES) -> list[Case]:

@@ -27,8 +27,8 @@ def terminal(report: Mapping[str, Any]) -> str:
         for row in [row for row in case["rows"] if row["first"]]:
             of = row["spread"].items()
             medians = ", ".join(f"{kernel} {brief(found['median']) if found else '-'}" for kernel, found in of)
-            ratios = ", ".join(f"{name} {spread(found)}" for name, found in row["ratios"].items())
-            lines.append(f"  {row['test']:20} {row['figure']:16} {medians} {row['unit']}; {ratios}")
+            ratios = "".join(f"; {name} {spread(found)}" for name, found in row["ratios"].items())
+            lines.append(f"  {row['test']:20} {row['figure']:16} {medians} {row['unit']}{ratios}")
         for gone in case["missing"]:
             lines.append(f"  {gone['test']} on {gone['kernel']}: {gone['verdict']}: {gone['reason']}")
     lines.append("")

@@ -166,7 +166,7 @@ def arguments() -> argparse.Namespace:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--only", default="", help="cases whose names match this pattern; CASE:TEST for one test")
     which.add_argument(
-        "--count", action="store_true", help="only the instruction counts of stock and thp that `make check` compares"
+        "--count", action="store_true", help="only the instruction counts of the packaged kernel, for `make check`"
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds and fewer cases")
     parser.add_argument("--rounds", type=at_least_one, help="number of rounds where time is measured")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,7 +62,7 @@ def repacked_release(folder: Path) -> Path:
     files.mkdir(parents=True)
     for part in PARTS:
         (package,) = CLOUD.repo.glob(f"{part}-[0-9]*.rpm")
-        _unpack(package, files)
+        rpms.extract(package, files)
     rpms.stage_sources(rpms.kernel(), folder / "SOURCES")
     spec = folder / "kernel-thp.spec"
     spec.write_text(_repacking_spec(files))
@@ -85,10 +84,3 @@ def _repacking_spec(files: Path) -> str:
     text = text.replace(DEVEL, "# This repack has no -devel.")
     repack = REPACK.format(files=files, divide=divide[0])
     return SOURCE_TO_SCRIPTLETS.sub(lambda _: repack, text)
-
-
-def _unpack(package: Path, folder: Path) -> None:
-    with subprocess.Popen(["rpm2cpio", str(package)], stdout=subprocess.PIPE) as content:
-        subprocess.run(["cpio", "-idm", "--quiet"], stdin=content.stdout, cwd=folder, check=True)
-    if content.returncode != 0:
-        raise UserError(f"{package} cannot be unpacked", "run `make rpms`")

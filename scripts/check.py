@@ -40,6 +40,7 @@ CHECK = suites(
     "package",
     "series-check CHANGED=1",
     "mutation CHANGED=1",
+    "bench-check COUNT=1",
     "lockdep",
     "gate",
     "hosts",
@@ -60,7 +61,6 @@ FULL = suites(
     "series-check",
     "mutation",
     "rebuild-check KERNEL=1",
-    "bench-check COUNT=1",
     "bench-check",
     "fleet-full",
 )

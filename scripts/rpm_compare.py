@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scripts import rpms
 from scripts.console import UserError
 
 SIGNED = b"~Module signature appended~\n"
@@ -48,11 +49,6 @@ def files(package: Path) -> dict[str, tuple[str, str]]:
     """Return path -> (digest, everything else)."""
     lines = [line.split("\t") for line in query(package, FILES).splitlines()]
     return {line[0]: (line[1], line[2]) for line in lines if len(line) == 3}
-
-
-def extract(package: Path, folder: Path) -> None:
-    with subprocess.Popen(["rpm2cpio", str(package)], stdout=subprocess.PIPE) as content:
-        subprocess.run(["cpio", "-idm", "--quiet"], stdin=content.stdout, cwd=folder, check=True)
 
 
 def unpacked(path: Path) -> bytes:
@@ -132,7 +128,7 @@ def compare(one: Path, other: Path) -> Comparison:
             roots = [Path(scratch) / name for name in ("one", "other")]
             for package, root in zip((one, other), roots):
                 root.mkdir()
-                extract(package, root)
+                rpms.extract(package, root)
             for path in suspects:
                 first, second = (essence(root / path.lstrip("/")) for root in roots)
                 (found.by_key if first == second else found.different).append(path)

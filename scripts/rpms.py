@@ -219,6 +219,14 @@ def make_repository(packages: list[Path], repo: Path, inputs: str) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def extract(package: Path, folder: Path, pattern: str = "*") -> None:
+    """Unpack the files of a package whose paths match a pattern of cpio, in which `*` matches a slash as well."""
+    with subprocess.Popen(["rpm2cpio", str(package)], stdout=subprocess.PIPE) as content:
+        subprocess.run(["cpio", "-idm", "--quiet", pattern], stdin=content.stdout, cwd=folder, check=True)
+    if content.returncode != 0:
+        raise UserError(f"{package} cannot be unpacked", "run `make rpms`")
+
+
 @contextmanager
 def alone(stage: Stage) -> Iterator[None]:
     """Let one command at a time work on a stage."""

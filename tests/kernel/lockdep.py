@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 from lab import direct_boot, splats
 from lab.direct_boot import Machine
 from lab.kernel_build import Place, merged
-from scripts import lock
+from scripts import lock, rpms
 from scripts.console import BUILD, UserError, main, say, step
 from scripts.flavours import CLOUD
 from tests.verdicts import read_console
@@ -45,8 +44,7 @@ def unpack_programs() -> list[Path]:
     (package,) = CLOUD.repo.glob("kernel-thp-selftests-*.rpm")
     shutil.rmtree(PROGRAMS, ignore_errors=True)
     PROGRAMS.mkdir(parents=True)
-    archive = subprocess.run(["rpm2cpio", str(package)], check=True, capture_output=True).stdout
-    subprocess.run(["cpio", "-idm", "--quiet"], input=archive, cwd=PROGRAMS, check=True)
+    rpms.extract(package, PROGRAMS)
     return sorted((PROGRAMS / "usr/libexec/kselftests/thp").glob("thp_*"))
 
 

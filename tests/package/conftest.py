@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import lock
+from scripts import lock, rpms
 from scripts.flavours import CLOUD, FLAVOURS
 
 FLAVOUR = FLAVOURS[os.environ.get("FLAVOUR", CLOUD.name)]
@@ -60,6 +60,5 @@ def unpacked(packages: Packages, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """Unpack the packages that hold files, as a host would have them."""
     root = tmp_path_factory.mktemp("unpacked")
     for name in KERNEL[1:]:
-        archive = subprocess.run(["rpm2cpio", str(packages.paths[name])], capture_output=True, check=True)
-        subprocess.run(["cpio", "-idm", "--quiet"], input=archive.stdout, cwd=root, check=True)
+        rpms.extract(packages.paths[name], root)
     return root

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import jsonschema
@@ -20,8 +19,7 @@ SITELIB = "/usr/lib/python3.99/site-packages"
 @pytest.fixture(scope="module")
 def root(packages: Packages, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tools")
-    archive = subprocess.run(["rpm2cpio", str(packages.paths["thp-tools"])], capture_output=True, check=True)
-    subprocess.run(["cpio", "-idm", "--quiet"], input=archive.stdout, cwd=folder, check=True)
+    rpms.extract(packages.paths["thp-tools"], folder)
     return folder
 
 

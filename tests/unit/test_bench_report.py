@@ -14,7 +14,7 @@ from bench_results import by_name, rounds
 from bench import baseline, cases, goals, page, plain_text, plots, report
 from bench.cases import CASES, COUNT
 from bench.goals import GOALS, MET, MISSED, UNKNOWN
-from bench.kernels import STOCK, THP, UPSTREAM
+from bench.kernels import PACKAGED, STOCK, THP, UPSTREAM
 from bench.ratios import Row
 from bench.results import Boot
 from scripts.console import UserError
@@ -226,9 +226,10 @@ def test_every_stored_ratio_is_a_guarded_figure_of_a_case() -> None:
 
 @pytest.fixture
 def store_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A baseline.json of all cases."""
+    """A baseline.json of all cases, and of the counts."""
     monkeypatch.setattr(baseline, "STORED", tmp_path / "baseline.json")
     baseline.store({**ABOUT, **report.gathered(CASES, rounds)})
+    baseline.store_counts(counted_report())
     return baseline.STORED
 
 
@@ -244,7 +245,7 @@ def raised(found: dict[str, Any], case: str, factor: float) -> dict[str, Any]:
     """Return a report in which kernel-thp got slower by a factor in one case."""
     changed: dict[str, Any] = copy.deepcopy(found)
     for row in (row for entry in changed["cases"] if entry["name"] == case for row in entry["rows"]):
-        for spread in (row["spread"][THP], *row["ratios"].values()):
+        for spread in (*row["spread"].values(), *row["ratios"].values()):
             spread.update({name: value * factor for name, value in spread.items()})
     return changed
 
@@ -253,11 +254,10 @@ def without(found: dict[str, Any], *names: str) -> dict[str, Any]:
     return {**found, "cases": [case for case in found["cases"] if case["name"] not in names]}
 
 
-def test_counting_needs_two_kernels_and_no_disk() -> None:
+def test_counting_needs_only_the_packaged_kernel() -> None:
     selected = cases.counted()
-    assert {(kernel, case.thp_swap) for case in selected for kernel in case.kernels} == {(STOCK, True), (THP, True)}
+    assert {kernel for case in selected for kernel in case.kernels} == {PACKAGED}
     assert all(case.machine == COUNT and not case.disk and case.rounds == 1 for case in selected)
-    assert [case.name for case in selected if STOCK not in case.kernels] == ["shrink.count"]
 
 
 def test_counting_writes_a_report_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -268,10 +268,9 @@ def test_counting_writes_a_report_of_its_own(monkeypatch: pytest.MonkeyPatch, tm
     assert [case["name"] for case in baseline.load(written, "")["cases"]] == [case.name for case in cases.counted()]
 
 
-def test_counts_are_compared_with_stored_ratios_and_counts(store_file: Path) -> None:
-    text = baseline.check(counted_report(), stored_now(), quick=False, count=True)
-    assert text.startswith("20 of ")
-    assert len(stored_now()["counts"]["values"]) == len(by_name("shrink.count").tests)
+def test_counts_are_compared_with_stored_counts(store_file: Path) -> None:
+    guarded = sum(len(case.tests) * len(case.guard) for case in cases.counted())
+    assert baseline.check_counts(counted_report(), stored_now()).startswith(f"{guarded} instruction counts")
 
 
 @pytest.mark.parametrize("case", [case.name for case in cases.counted()])
@@ -279,31 +278,31 @@ def test_counts_are_compared_with_stored_ratios_and_counts(store_file: Path) -> 
 def test_a_rise_of_instructions_fails_the_check(case: str, factor: float, worse: bool, store_file: Path) -> None:
     found = raised(counted_report(), case, factor)
     if not worse:
-        baseline.check(found, stored_now(), quick=False, count=True)
+        baseline.check_counts(found, stored_now())
         return
     with pytest.raises(UserError, match="worse than stored"):
-        baseline.check(found, stored_now(), quick=False, count=True)
+        baseline.check_counts(found, stored_now())
 
 
 @pytest.mark.parametrize("case", [case.name for case in cases.counted()])
 def test_counting_must_measure_all_of_its_cases(case: str, store_file: Path) -> None:
     with pytest.raises(UserError, match=r"not measured|missing"):
-        baseline.check(without(counted_report(), case), stored_now(), quick=False, count=True)
+        baseline.check_counts(without(counted_report(), case), stored_now())
 
 
 def test_counts_of_another_compiler_are_not_compared(store_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = raised(counted_report(), "shrink.count", 2)
     found["machine"] = {**found["machine"], "compiler": "gcc 2"}
-    baseline.check(found, stored_now(), quick=False, count=True)
+    baseline.check_counts(found, stored_now())
     assert "NOT COMPARED" in capsys.readouterr().out
     with pytest.raises(UserError, match="worse than stored"):
-        baseline.check(raised(found, "fault.count", 1.03), stored_now(), quick=False, count=True)
+        baseline.check_counts(without(found, "fault.count"), stored_now())
 
 
 def test_a_baseline_without_counts_is_an_error(store_file: Path) -> None:
     stored = {name: value for name, value in stored_now().items() if name != "counts"}
     with pytest.raises(UserError, match="has no instruction counts"):
-        baseline.check(counted_report(), stored, quick=False, count=True)
+        baseline.check_counts(counted_report(), stored)
 
 
 def test_storing_counts_leaves_ratios_and_goals_alone(store_file: Path) -> None:
@@ -316,24 +315,24 @@ def test_storing_counts_leaves_ratios_and_goals_alone(store_file: Path) -> None:
 
 def test_a_full_check_requires_every_stored_ratio(store_file: Path) -> None:
     everything = {**ABOUT, **report.gathered(CASES, rounds)}
-    baseline.check(everything, stored_now(), quick=False, count=False)
+    baseline.check(everything, stored_now(), quick=False)
     with pytest.raises(UserError, match="stored ratios were not measured, for example swapin:"):
-        baseline.check(without(everything, "swapin"), stored_now(), quick=False, count=False)
+        baseline.check(without(everything, "swapin"), stored_now(), quick=False)
     with pytest.raises(UserError, match="worse than stored"):
-        baseline.check(raised(everything, "fault", 1.5), stored_now(), quick=False, count=False)
+        baseline.check(raised(everything, "fault", 1.5), stored_now(), quick=False)
 
 
 def test_a_quick_check_requires_the_quick_cases(store_file: Path) -> None:
     everything = {**ABOUT, **report.gathered(CASES, rounds)}
-    baseline.check(without(everything, "swapin", "zero_drop.whole"), stored_now(), quick=True, count=False)
+    baseline.check(without(everything, "swapin", "zero_drop.whole"), stored_now(), quick=True)
     for names in (["fault"], [case.name for case in CASES]):
         with pytest.raises(UserError, match="stored ratios were not measured"):
-            baseline.check(without(everything, *names), stored_now(), quick=True, count=False)
+            baseline.check(without(everything, *names), stored_now(), quick=True)
 
 
 def test_a_check_without_a_stored_ratio_is_an_error() -> None:
     with pytest.raises(UserError, match="no ratio was compared"):
-        baseline.check(measured(1, 1, 1), {"met": [], "ratios": {}}, quick=True, count=False)
+        baseline.check(measured(1, 1, 1), {"met": [], "ratios": {}}, quick=True)
 
 
 def test_every_case_is_in_the_report_of_all() -> None:
