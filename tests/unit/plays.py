@@ -47,7 +47,9 @@ class Played:
         return sorted(path.parent for path in self.reports.glob("*/run.json") if not path.parent.is_symlink())
 
     def report(self) -> dict[str, Any]:
-        return dict(json.loads((self.reports / "latest" / "report.json").read_text()))
+        path = self.reports / "latest" / "report.json"
+        assert path.exists(), f"there is no report; ansible-playbook ended with {self.code}:\n{self.output}"
+        return dict(json.loads(path.read_text()))
 
     def results(self) -> dict[str, str]:
         return {host["host"]: host["result"] for host in self.report()["hosts"]}
