@@ -154,6 +154,7 @@ static void shared_then_partial_when_off(void)
 	trigger();
 	expect(area_whole(&area) == 4, "split although a child maps it whole");
 	release(child);
+	end_wait();
 	trigger();
 	expect(!area_whole(&area), "%d of 4 are not split", area_whole(&area));
 	area_verify(&area);
@@ -216,6 +217,7 @@ static void partial_while_moved(void)
 		atomic_store(&stop, true);
 		for (i = 0; i < ARRAY_SIZE(disturb); i++)
 			pthread_join(threads[i], NULL);
+		end_wait();
 		for (i = 0; i < 3; i++)
 			trigger();
 		expect(!area_whole(&area), "round %d: %d of %d forgotten",

@@ -189,6 +189,7 @@ static void partial_pinned_holds_up_nobody(void)
 	expect_split(&area);
 	expect(area_whole(&stuck) == 1, "split although it is pinned");
 	unpin(pin);
+	end_wait();
 	trigger();
 	expect(!area_whole(&stuck), "not split after the pin was gone");
 	area_verify(&stuck);
@@ -344,13 +345,14 @@ static pthread_t scanner_start(void)
 	return scanner;
 }
 
-/* Later scans, when all is quiet, find what a disturbed scan has left. */
+/* Later scans, when all is quiet, find what could not be split meanwhile. */
 static void scanner_stop(pthread_t scanner)
 {
 	int i;
 
 	atomic_store(&stop, true);
 	pthread_join(scanner, NULL);
+	end_wait();
 	for (i = 0; i < 3; i++)
 		trigger();
 }

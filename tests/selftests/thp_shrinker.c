@@ -202,8 +202,76 @@ static void mlocked(void)
 	expect(counter(SCANNED) == scanned, "scanned while locked");
 	expect(!munlock(area.base, area_size(&area)), "munlock: %s",
 	       strerror(errno));
+	end_wait();
 	trigger();
 	expect_split(&area);
+}
+
+/* A page of each huge page on its own loses and regains a permission. */
+static void map_by_ptes(struct area *area)
+{
+	int thp;
+
+	for (thp = 0; thp < area->thps; thp++) {
+		char *page = area_thp(area, thp);
+
+		expect(!mprotect(page, PAGE_SIZE, PROT_READ) &&
+		       !mprotect(page, PAGE_SIZE, PROT_READ | PROT_WRITE),
+		       "mprotect: %s", strerror(errno));
+	}
+}
+
+/* Mapped by PTEs, a huge page is not counted as mlocked. */
+static void mlocked_by_ptes(void)
+{
+	struct area area;
+	unsigned long pfn;
+	long split;
+
+	set_threshold(USUAL_THRESHOLD);
+	area = area_alloc(3, SPARSE);
+	expect(!mlock(area.base, area_size(&area)), "mlock: %s",
+	       strerror(errno));
+	map_by_ptes(&area);
+	pfn = pfn_of(area_page(&area, 77));
+	split = counter("thp_split_page");
+	trigger();
+	end_wait();
+	trigger();
+	expect(area_whole(&area) == 3, "%d of 3 are split while locked",
+	       3 - area_whole(&area));
+	expect(counter("thp_split_page") == split, "split while locked");
+	expect(pfn_of(area_page(&area, 77)) == pfn, "a page has moved");
+	expect(!munlock(area.base, area_size(&area)), "munlock: %s",
+	       strerror(errno));
+	end_wait();
+	trigger();
+	expect_split(&area);
+}
+
+/* Where every page is empty at both ends, only reading all of it tells. */
+static void looks_empty(void)
+{
+	struct area area;
+	long split, dropped;
+	int thp;
+
+	set_threshold(USUAL_THRESHOLD);
+	area = area_map(3);
+	for (thp = 0; thp < area.thps; thp++)
+		area_choose(&area, thp, DENSE, MIDDLE_BYTE);
+	area_fill(&area);
+	split = counter("thp_split_page");
+	dropped = counter(DROPPED);
+	expect_queued(3);
+	trigger();
+	expect_whole(&area, "in use");
+	expect(area_huge(&area) == 3, "%ld of 3 are mapped by a PMD",
+	       area_huge(&area));
+	expect(counter("thp_split_page") == split &&
+	       counter(DROPPED) == dropped, "split, or lost a page");
+	expect_queued(0);
+	area_verify(&area);
 }
 
 static void pinned(void)
@@ -217,8 +285,9 @@ static void pinned(void)
 	trigger();
 	trigger();
 	expect_whole(&area, "pinned");
-	expect(queue_count() == 1, "not queued any more");
 	unpin(pin);
+	end_wait();
+	expect(queue_count() == 1, "not queued any more");
 	trigger();
 	expect_split(&area);
 }
@@ -301,6 +370,8 @@ static const struct test tests[] = {
 	TEST("shrinker.counters_exact", counters_exact),
 	TEST("shrinker.used_leaves_queue", used_leaves_queue),
 	TEST("shrinker.mlocked_not_checked", mlocked),
+	TEST("shrinker.mlocked_by_ptes", mlocked_by_ptes),
+	TEST("shrinker.looks_empty", looks_empty),
 	TEST("shrinker.pinned_stays_queued", pinned),
 	TEST("shrinker.poisoned_not_checked", poison_inside),
 	TEST("shrinker.drop_caches", by_drop_caches),

@@ -584,6 +584,18 @@ void trigger(void)
 		       "vm.drop_caches cannot be written");
 }
 
+/*
+ * The kernel looks at a huge page that it could not split, or found in use, only
+ * ten seconds later, or as soon as somebody has written a setting.
+ */
+void end_wait(void)
+{
+	char value[VALUE_SIZE];
+
+	knob_read("shrink_underused", value, sizeof(value));
+	knob_set("shrink_underused", value);
+}
+
 void split_range(pid_t pid, const void *start, size_t length)
 {
 	char text[VALUE_SIZE];

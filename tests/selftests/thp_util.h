@@ -110,6 +110,7 @@ void queue_scan(long nr);
 void queue_scan_in(const char *cgroup, long nr);
 void queue_scan_node(int node, long nr);
 void trigger(void);
+void end_wait(void);
 void split_range(pid_t pid, const void *start, size_t length);
 void poison_clear(unsigned long pfn);
 

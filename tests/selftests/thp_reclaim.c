@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Reclaim and the shrinker: what is given back counts, no more is split than was
+ * asked for, and what cannot be split does not take everybody's time.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "thp_util.h"
+
+#define JUDGE		"huge_memory/mm_thp_judge"
+/* Half a gigabyte, of which 400 MB are zeros. */
+#define MANY		256
+
+static long charged(void)
+{
+	return cgroup_number("memory.current");
+}
+
+/* --- what is given back counts --- */
+
+#define REQUEST		"32M"
+#define LEAST		(30 * MB)
+#define MOST		(64 * MB)
+
+static void request_is_met(void)
+{
+	struct area area;
+	long given;
+	int error;
+
+	set_threshold(USUAL_THRESHOLD);
+	area = area_alloc(MANY, SPARSE);
+	given = charged();
+	error = cgroup_write("memory.reclaim", REQUEST);
+	given -= charged();
+	note("memory.reclaim of " REQUEST ": %s, %ld MB given back, %d of %d huge pages whole",
+	     error ? strerror(-error) : "done", given / (long)MB,
+	     area_whole(&area), MANY);
+	expect(!error, "memory.reclaim: %s, with %ld MB given back",
+	       strerror(-error), given / (long)MB);
+	expect(given >= (long)LEAST && given <= (long)MOST,
+	       "%ld MB given back, not 30 to 64", given / (long)MB);
+	area_verify(&area);
+}
+
+/* --- a page fault splits what it needs --- */
+
+#define SPLITS_ALLOWED	4
+#define FAULTS		64
+
+static void fault_splits_few(void)
+{
+	char *more, limit[32];
+	struct area area;
+	long split;
+	int i;
+
+	set_threshold(USUAL_THRESHOLD);
+	area = area_alloc(MANY, SPARSE);
+	more = mmap(NULL, FAULTS * PAGE_SIZE, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	expect(more != MAP_FAILED, "mmap: %s", strerror(errno));
+	split = counter(SPLIT);
+	snprintf(limit, sizeof(limit), "%ld", charged());
+	cgroup_set("memory.max", limit);
+	for (i = 0; i < FAULTS; i++)
+		more[i * PAGE_SIZE] = 1;
+	split = counter(SPLIT) - split;
+	note("%d pages at memory.max: %ld of %d huge pages split", FAULTS,
+	     split, MANY);
+	expect(split >= 1, "no huge page is split: is memory.max in force?");
+	expect(split <= SPLITS_ALLOWED, "%ld huge pages split for %d pages",
+	       split, FAULTS);
+	area_verify(&area);
+}
+
+/* --- what cannot be split --- */
+
+#define PINNED		64
+#define PASSES		40
+
+/* Pins a page of each, until the test ends. */
+static void pin_all(struct area *area)
+{
+	int thp;
+
+	for (thp = 0; thp < area->thps; thp++)
+		pin_page(area_page(area, thp * THP_PAGES + 3));
+}
+
+static void pinned_visited_once(void)
+{
+	struct area area;
+	int i, visits;
+	double began;
+
+	set_threshold(USUAL_THRESHOLD);
+	area = area_alloc(PINNED, SPARSE);
+	pin_all(&area);
+	trace_on(JUDGE, true);
+	began = now();
+	for (i = 0; i < PASSES && now() - began < 9; i++)
+		cgroup_write("memory.reclaim", "1M");
+	visits = trace_lines("mm_thp_judge:", "verdict=pinned");
+	note("%d visits of %d pinned huge pages in %d requests", visits, PINNED,
+	     i);
+	expect(visits >= PINNED, "%d of %d visited", visits, PINNED);
+	expect(visits <= PINNED, "%d visits of %d pinned huge pages", visits,
+	       PINNED);
+	expect_whole(&area, "pinned");
+}
+
+/* Those behind them are reached by the first request. */
+static void reached_behind_pinned(void)
+{
+	struct area stuck, area;
+	int error;
+
+	set_threshold(USUAL_THRESHOLD);
+	stuck = area_alloc(PINNED, SPARSE);
+	pin_all(&stuck);
+	area = area_alloc(16, SPARSE);
+	error = cgroup_write("memory.reclaim", "8M");
+	expect(!error, "memory.reclaim of 8M: %s", strerror(-error));
+	expect(area_whole(&area) < 16, "none of 16 is split");
+	expect_whole(&stuck, "pinned");
+	area_verify(&area);
+}
+
+/* --- a scan ends with its task --- */
+
+/* How many more it may split until the signal is seen. */
+#define AFTER_KILL	2
+
+static void reclaim_all(void *unused)
+{
+	(void)unused;
+	cgroup_write("memory.reclaim", "500M");
+}
+
+static void killed_at_once(void)
+{
+	long before, split;
+	struct area area;
+	int status;
+	pid_t pid;
+
+	set_threshold(USUAL_THRESHOLD);
+	area = area_alloc(MANY, SPARSE);
+	before = counter(SPLIT);
+	pid = helper_start(reclaim_all, NULL);
+	while (counter(SPLIT) < before + MANY / 16)
+		expect(waitpid(pid, &status, WNOHANG) == 0,
+		       "reclaim ended with %ld huge pages split",
+		       counter(SPLIT) - before);
+	kill(pid, SIGKILL);
+	split = counter(SPLIT);
+	expect(waitpid(pid, &status, 0) == pid, "waitpid: %s", strerror(errno));
+	expect(WIFSIGNALED(status), "reclaim ended before it was killed");
+	split = counter(SPLIT) - split;
+	note("%ld huge pages split after the kill", split);
+	expect(split <= AFTER_KILL, "%ld huge pages split after the kill",
+	       split);
+	area_verify(&area);
+}
+
+/* --- news of a part that is unmapped is only that --- */
+
+static void split_is_no_news(void)
+{
+	struct area area;
+	long queued;
+
+	set_threshold(USUAL_THRESHOLD);
+	area = area_alloc(8, SPARSE);
+	queued = counter("thp_deferred_split_page");
+	trigger();
+	expect_split(&area);
+	expect(counter("thp_deferred_split_page") == queued,
+	       "thp_deferred_split_page has risen by %ld",
+	       counter("thp_deferred_split_page") - queued);
+}
+
+static const struct test tests[] = {
+	TEST("reclaim.request_is_met", request_is_met),
+	TEST("reclaim.fault_splits_few", fault_splits_few),
+	TEST("reclaim.pinned_visited_once", pinned_visited_once),
+	TEST("reclaim.reached_behind_pinned", reached_behind_pinned),
+	TEST("reclaim.killed_at_once", killed_at_once),
+	TEST("reclaim.split_is_no_news", split_is_no_news),
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests));
+}
