@@ -4,7 +4,9 @@
  * swapped out whole, and pages given up with MADV_FREE are freed.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,6 +18,15 @@
 #define WRITTEN		"pswpout"
 #define WRITTEN_WHOLE	"thp_swpout"
 #define LAZYFREED	"pglazyfreed"
+
+static void stay_on_cpu(int cpu)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+}
 
 static void expect_rise(const char *name, long before, long want)
 {
@@ -100,26 +111,65 @@ static void reclaim_underused(void)
 	area_verify(&area);
 }
 
+/* --- interrupts of other processors --- */
+
+#define REMOTE_FLUSHES	"nr_tlb_remote_flush"
+#define FLUSHED_THPS	8
+#define FLUSHES_ALLOWED	4
+
+static atomic_bool spinning, stop_spinning;
+
+static void *spin(void *unused)
+{
+	stay_on_cpu(1);
+	while (!atomic_load(&stop_spinning))
+		atomic_store(&spinning, true);
+	return unused;
+}
+
+/* What is written out was unmapped when its huge page was split: once is enough. */
+static void few_flushes(void)
+{
+	pthread_t spinner;
+	struct area area;
+	long flushes;
+
+	need_swap();
+	if (counter(REMOTE_FLUSHES) < 0)
+		skip("no " REMOTE_FLUSHES " (CONFIG_DEBUG_TLBFLUSH)");
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		skip("there is one processor");
+	set_threshold(USUAL_THRESHOLD);
+	area = area_alloc(FLUSHED_THPS, 102);
+	stay_on_cpu(0);
+	expect(!pthread_create(&spinner, NULL, spin, NULL), "no thread");
+	while (!atomic_load(&spinning))
+		usleep(1000);
+	flushes = counter(REMOTE_FLUSHES);
+	pageout(area.base, area_size(&area));
+	flushes = counter(REMOTE_FLUSHES) - flushes;
+	atomic_store(&stop_spinning, true);
+	pthread_join(spinner, NULL);
+	note("%ld flushes of the other processor for %d huge pages", flushes,
+	     FLUSHED_THPS);
+	expect(!area_huge(&area), "%ld huge pages are left", area_huge(&area));
+	expect(flushes <= FLUSHED_THPS * FLUSHES_ALLOWED,
+	       "%ld flushes of the other processor for %d huge pages", flushes,
+	       FLUSHED_THPS);
+	area_verify(&area);
+}
+
 /* --- MADV_FREE --- */
 
 #define FREED_PAGES	64
-
-/* A page that one CPU has not yet put on a list is invisible to the others. */
-static void stay_on_one_cpu(void)
-{
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	CPU_SET(0, &cpus);
-	sched_setaffinity(0, sizeof(cpus), &cpus);
-}
 
 static struct area area_lazyfree(void)
 {
 	struct area area = area_map(1);
 
 	need_swap();
-	stay_on_one_cpu();
+	/* A page that one CPU has not yet put on a list is not seen by others. */
+	stay_on_cpu(0);
 	area_choose(&area, 0, THP_PAGES, WHOLE);
 	area_fill_small(&area);
 	expect(!madvise(area.base, FREED_PAGES * PAGE_SIZE, MADV_FREE),
@@ -268,7 +318,7 @@ static void lazyfree_of_forked(void)
 	int left = 0, page;
 	pid_t child;
 
-	stay_on_one_cpu();
+	stay_on_cpu(0);
 	area_choose(&area, 0, THP_PAGES, WHOLE);
 	area_fill_small(&area);
 	child = helper_start(child_waits, &sharer);
@@ -292,6 +342,7 @@ static const struct test tests[] = {
 	TEST_WITH("swap.used_512_live", pageout_used, 512, .swap = true),
 	TEST("swap.whole_when_off", pageout_when_off, .swap = true),
 	TEST("swap.reclaim_underused", reclaim_underused, .swap = true),
+	TEST("swap.few_flushes", few_flushes, .swap = true),
 	TEST("swap.lazyfree_after_pin", lazyfree_after_pin, .swap = true),
 	TEST_WITH("swap.lazyfree_written_again", lazyfree_written_again, false,
 		  .swap = true),
