@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import image, repo, splats
+from lab import image, repo, splat_list, splats
 from lab.accel import accelerator
 from lab.host import Host
 from lab.vm import BOOT_TIMEOUT, COMMAND_TIMEOUT, Vm
@@ -34,8 +34,6 @@ from tools.thp_validate.outcomes import Required, evaluate, parse_required, reas
 REQUIRED = ROOT / "tests" / "selftests" / "required.txt"
 REQUIRED_DEBUG = ROOT / "tests" / "selftests" / "required-debug.txt"
 SELFTESTS = "/usr/libexec/kselftests"
-# The console has the time before each line, the journal has not.
-STAMP = re.compile(r"^\[ *\d+\.\d+\] ")
 PROGRAM_TIMEOUT = 420.0
 CHURN_SECONDS = 600
 KMEMLEAK = "/sys/kernel/debug/kmemleak"
@@ -195,7 +193,7 @@ class Gate:
     def complain(self, log: str) -> None:
         """Add the kernel splats of a log to the reasons, each once."""
         for splat in splats.scan(log, splats.allowed()):
-            reason = f"kernel splat: {STAMP.sub('', splat.text)}"
+            reason = f"kernel splat: {splat_list.unstamped(splat.text)}"
             if reason not in self.results.reasons:
                 self.results.reasons.append(reason)
 
@@ -230,7 +228,7 @@ def required(flavour: Flavour) -> list[Required]:
 def subject(flavour: Flavour = CLOUD) -> str:
     """Return a hash of what the gate tests and of the rules."""
     total = hashlib.sha256(image.digest().encode())
-    rules = [REQUIRED, splats.ALLOWED] + ([REQUIRED_DEBUG, leaks.ALLOWED] if flavour.debug else [])
+    rules = [REQUIRED, splats.ALLOWED, splats.LIST] + ([REQUIRED_DEBUG, leaks.ALLOWED] if flavour.debug else [])
     for path in (flavour.repo / "repodata" / "repomd.xml", *rules):
         total.update(path.read_bytes())
     return total.hexdigest()

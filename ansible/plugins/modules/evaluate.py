@@ -80,6 +80,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     kernel_log,
     loaders,
     snapshot,
+    splat_list,
 )
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import Parameters, Result, main
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
@@ -129,7 +130,7 @@ def kernel(parameters: Parameters) -> list[str]:
         if not loader.kept(loader.entry(snapshot.uname())):
             found.append(f"{snapshot.uname()} is not the boot loader's kept default: {loader.settings()}")
     try:
-        splats = kernel_log.splats(kernel_log.read(), parameters["allowed"])
+        splats = splat_list.splats(kernel_log.read(), parameters["allowed"])
     except re.error as error:
         raise Problem(f"a pattern of lines to allow is not a regular expression: {error}", "correct it") from None
     found += [f"the kernel complained: {line}" for line in splats[:5]]
