@@ -25,7 +25,7 @@ from lab.vm import BOOT_TIMEOUT, COMMAND_TIMEOUT, Vm
 from scripts import flavours
 from scripts.console import BUILD, ROOT, UserError, main, say
 from scripts.flavours import CLOUD, Flavour
-from tests.kernel import leaks
+from tests.kernel import leaks, lockdep_state
 from tests.kernel.results import Results, Step
 from tools.thp_validate import errors
 from tools.thp_validate.ktap import Report, parse
@@ -189,6 +189,9 @@ class Gate:
             if tainted != "0":
                 self.results.reasons.append(f"the kernel is tainted ({tainted})")
             self.detail = f"taint {tainted}"
+            if self.flavour.debug:
+                state = self.vm.run(f"cat {lockdep_state.STATS}", check=False)
+                self.results.reasons += lockdep_state.problems(state.text)
 
     def complain(self, log: str) -> None:
         """Add the kernel splats of a log to the reasons, each once."""
