@@ -1,4 +1,4 @@
-"""Find what a kernel prints when something is wrong, in a console or dmesg log."""
+"""Find splats in a console or dmesg log: `splat_list.py` has the kinds of them, `splats-allowed.txt` the exceptions."""
 
 from __future__ import annotations
 
@@ -7,39 +7,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import splat_list
 from scripts.console import UserError
 
+LIST = Path(splat_list.__file__)
 ALLOWED = Path(__file__).resolve().parent / "splats-allowed.txt"
 
 # A kernel that prints one of these is dead.
 FATAL = re.compile(r"Kernel panic - not syncing|Attempted to kill init|---\[ end Kernel panic")
-
-SPLAT = re.compile(
-    "|".join(
-        (
-            r"Kernel panic",
-            r"\bOops\b",
-            r"\bBUG: ",
-            r"kernel BUG at",
-            r"WARNING: (?:CPU|possible|suspicious|inconsistent|bad unlock|lock held|Nested lock|held lock)",
-            r"(?:KASAN|KCSAN|KFENCE|UBSAN|KMSAN): ",
-            r"general protection fault",
-            r"unable to handle (?:kernel|page fault)",
-            r"Bad page (?:state|map)",
-            r"list_(?:add|del) corruption",
-            r"INFO: (?:task .* blocked|rcu.*(?:stall|self-detected)|lockdep|trying to register)",
-            r"rcu: INFO: .*stall",
-            r"soft lockup|hard LOCKUP",
-            r"refcount_t: ",
-            r"page dumped because",
-            r"double fault|stack segment|invalid opcode:",
-            r"scheduling while atomic|sleeping function called from invalid context",
-            # A checker that has given up finds nothing from then on. What kmemleak finds is in its own report.
-            r"INFO: lockdep is turned off",
-            r"kmemleak: (?:Cannot allocate a kmemleak_object|Kernel memory leak detector disabled)",
-        )
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -88,11 +63,11 @@ def scan(log: str, exceptions: list[Allowed]) -> list[Splat]:
 
     A log without a kernel start is an error, because the console was lost.
     """
-    if "Linux version" not in log:
+    if splat_list.START not in log:
         raise UserError("the log holds no kernel start", "check the VM's console= settings: nothing was scanned")
     found = []
     for number, line in enumerate(log.splitlines(), 1):
-        if SPLAT.search(line) and not any(entry.pattern.search(line) for entry in exceptions):
+        if splat_list.kind(line) and not any(entry.pattern.search(line) for entry in exceptions):
             found.append(Splat(number, line.strip()))
     return found
 

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from lab import image
+from lab import image, splat_list
 from lab.accel import QEMU, accelerator
 from lab.qmp import Monitor
-from lab.splats import SPLAT, fatal
+from lab.splats import fatal
 from scripts.console import BUILD, UserError, tail
 
 RUN = BUILD / "lab" / "run"
@@ -313,7 +313,7 @@ class Vm:
 
     def _no_answer(self, what: str, timeout: float) -> NoAnswer:
         text = self.console_text()
-        splat = next((line.strip() for line in text.splitlines() if SPLAT.search(line)), None)
+        splat = next((line.strip() for line in text.splitlines() if splat_list.kind(line)), None)
         last = text.strip().splitlines()[-1:] or ["nothing"]
         message = f"first kernel complaint: {splat}" if splat else f"last console line: {last[0].strip()}"
         return NoAnswer(

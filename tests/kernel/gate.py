@@ -18,14 +18,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import image, repo, splats
+from lab import image, repo, splat_list, splats
 from lab.accel import accelerator
 from lab.host import Host
 from lab.vm import BOOT_TIMEOUT, COMMAND_TIMEOUT, Vm
 from scripts import flavours
 from scripts.console import BUILD, ROOT, UserError, main, say
 from scripts.flavours import CLOUD, Flavour
-from tests.kernel import leaks
+from tests.kernel import leaks, lockdep_state
 from tests.kernel.results import Results, Step
 from tools.thp_validate import errors
 from tools.thp_validate.ktap import Report, parse
@@ -34,8 +34,6 @@ from tools.thp_validate.outcomes import Required, evaluate, parse_required, reas
 REQUIRED = ROOT / "tests" / "selftests" / "required.txt"
 REQUIRED_DEBUG = ROOT / "tests" / "selftests" / "required-debug.txt"
 SELFTESTS = "/usr/libexec/kselftests"
-# The console has the time before each line, the journal has not.
-STAMP = re.compile(r"^\[ *\d+\.\d+\] ")
 PROGRAM_TIMEOUT = 420.0
 CHURN_SECONDS = 600
 KMEMLEAK = "/sys/kernel/debug/kmemleak"
@@ -191,11 +189,14 @@ class Gate:
             if tainted != "0":
                 self.results.reasons.append(f"the kernel is tainted ({tainted})")
             self.detail = f"taint {tainted}"
+            if self.flavour.debug:
+                state = self.vm.run(f"cat {lockdep_state.STATS}", check=False)
+                self.results.reasons += lockdep_state.problems(state.text)
 
     def complain(self, log: str) -> None:
         """Add the kernel splats of a log to the reasons, each once."""
         for splat in splats.scan(log, splats.allowed()):
-            reason = f"kernel splat: {STAMP.sub('', splat.text)}"
+            reason = f"kernel splat: {splat_list.unstamped(splat.text)}"
             if reason not in self.results.reasons:
                 self.results.reasons.append(reason)
 
@@ -230,7 +231,7 @@ def required(flavour: Flavour) -> list[Required]:
 def subject(flavour: Flavour = CLOUD) -> str:
     """Return a hash of what the gate tests and of the rules."""
     total = hashlib.sha256(image.digest().encode())
-    rules = [REQUIRED, splats.ALLOWED] + ([REQUIRED_DEBUG, leaks.ALLOWED] if flavour.debug else [])
+    rules = [REQUIRED, splats.ALLOWED, splats.LIST] + ([REQUIRED_DEBUG, leaks.ALLOWED] if flavour.debug else [])
     for path in (flavour.repo / "repodata" / "repomd.xml", *rules):
         total.update(path.read_bytes())
     return total.hexdigest()

@@ -7,7 +7,6 @@ has switched itself off. Results: build/lockdep/v2 and v1, with console.log.
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from lab.kernel_build import Place, merged
 from scripts import lock, rpms
 from scripts.console import BUILD, UserError, main, say, step
 from scripts.flavours import CLOUD
+from tests.kernel import lockdep_state
 from tests.verdicts import read_console
 
 OUT = BUILD / "lockdep"
@@ -27,7 +27,6 @@ STRESS_SECONDS = 60
 SLOW = 4
 RUNS = {"v2": ("thp_migration", "thp_stress"), "v1": ("thp_memcg_v1",)}
 TIME_LIMIT = 900.0
-DEBUG_LOCKS = re.compile(r"^ *debug_locks: +(\d)", re.MULTILINE)
 
 
 def build_kernel() -> Path:
@@ -52,10 +51,7 @@ def complaints(console: Path) -> list[str]:
     """Return what the kernel complained about, and whether lockdep was still at work in the end."""
     log = console.read_text(errors="replace").replace("\r", "")
     found = [f"kernel splat: {splat.text}" for splat in splats.scan(log, splats.allowed())]
-    at_work = DEBUG_LOCKS.search(log)
-    if at_work is None or at_work[1] != "1":
-        found.append("lockdep was not at work until the end (debug_locks in /proc/lockdep_stats)")
-    return found
+    return found + lockdep_state.problems(log)
 
 
 def run(version: str, image: Path, programs: list[Path]) -> list[str]:

@@ -152,8 +152,9 @@ def test_sos_collects_the_verdict(vm: Vm) -> None:
             "/lib/modules/$(uname -r)/config",
             {"kernel-files": "unsupported"},
         ),
-        # The last one: a taint stays until the next boot.
+        # The last ones: a taint stays until the next boot, and so does the log.
         ("echo 64 > /proc/sys/kernel/tainted", "true", {"kernel-taint": "degraded"}),
+        ("echo 'list_add corruption. prev is NULL.' > /dev/kmsg", "true", {"kernel-log": "unsupported"}),
     ],
 )
 def test_a_problem_is_named(vm: Vm, breaks: str, fixes: str, expected: dict[str, str]) -> None:

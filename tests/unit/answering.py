@@ -90,9 +90,9 @@ def boot(host: Host, given: Result) -> Result:
 
 
 def evaluate(host: Host, given: Result) -> Result:
-    from ansible_collections.kernel_thp.fleet.plugins.module_utils import kernel_log
+    from ansible_collections.kernel_thp.fleet.plugins.module_utils import splat_list
 
-    problems = kernel_log.splats(host.like["log"], given.get("allowed", []))
+    problems = splat_list.splats(host.like["log"], given.get("allowed", []))
     validated = {"kernel": {"uname": host.like["uname"]}, "verdict": "supported"}
     found = {"problems": problems, "validate": validated, "counters": COUNTERS, "boot_id": BOOT_ID}
     return {**found, "failed": bool(problems) and given.get("fail", True), "msg": " / ".join(problems)}

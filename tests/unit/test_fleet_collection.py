@@ -129,6 +129,9 @@ def test_galaxy_takes_the_collection_and_installs_it(ansible: Mapping[str, str],
     done = run(alone, "ansible-galaxy", "collection", "install", "--offline", "-p", str(target), str(archive))
     assert done.returncode == 0, done.stderr
     assert not list((target / "ansible_collections").glob("**/*.pyc"))
+    # Here they are links to files of the project, which the archive has to hold itself.
+    assert not [path for path in target.rglob("*") if path.is_symlink()]
+    assert list(target.rglob("plugins/module_utils/splat_list.py"))
     done = run(alone, "ansible-playbook", "-i", "localhost,", "--syntax-check", "kernel_thp.fleet.rollout")
     assert done.returncode == 0, done.stderr
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     counters,
     files,
     hugepages,
-    kernel_log,
     packages,
     repository,
     snapshot,
@@ -29,9 +27,6 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.soaking import Li
 from ansible_collections.kernel_thp.fleet.plugins.modules import profile
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import batches, ready
 
-from lab import splats
-
-SAMPLES = Path(__file__).resolve().parent / "splats"
 MIB = 1 << 20
 TARGET = {"release": "1", "uname": "1.x86_64+thp.cloud", "packages": ["core-1", "tools-1"]}
 
@@ -405,24 +400,6 @@ def test_ours_comes_beside_what_an_operator_has_chosen_since_the_rollout_began(
     monkeypatch.setattr(profile, "Store", lambda: store)
     monkeypatch.setattr(tuned, "read", lambda: state)
     assert profile.apply({"name": "thp-shrinker", "timeout": 60}, check=True)["active"] == wanted
-
-
-# The kernel's log
-
-
-def test_the_gate_on_a_host_looks_for_what_the_lab_looks_for() -> None:
-    assert kernel_log.SPLAT.pattern == splats.SPLAT.pattern
-
-
-@pytest.mark.parametrize("line", (SAMPLES / "defects.txt").read_text().splitlines())
-def test_a_defect_is_found_unless_it_is_allowed(line: str) -> None:
-    assert kernel_log.splats(f"Linux version 6.1\n{line}\n{line}\n", []) == [line.strip()]
-    assert kernel_log.splats(line, [re.escape(line.strip())]) == []
-
-
-@pytest.mark.parametrize("line", (SAMPLES / "harmless.txt").read_text().splitlines())
-def test_a_harmless_line_is_not(line: str) -> None:
-    assert kernel_log.splats(line, []) == []
 
 
 # The soak

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
 
 import pytest
 
 from lab import splats
 from scripts.console import UserError
+from tests.unit.splat_samples import defects, harmless
 
 TODAY = datetime.date(2030, 1, 15)
-SAMPLES = Path(__file__).resolve().parent / "splats"
 START = "[    0.000000] Linux version 6.1.187-1.x86_64+thp\n"
 
 
-@pytest.mark.parametrize("line", (SAMPLES / "defects.txt").read_text().splitlines())
-def test_a_defect_is_found(line: str) -> None:
-    assert [splat.text for splat in splats.scan(START + line, [])] == [line]
+def test_every_defect_of_a_log_is_found_with_its_line() -> None:
+    lines = [line for lines in defects().values() for line in lines]
+    found = splats.scan(START + "\r\n".join(lines), [])
+    assert [(splat.line, splat.text) for splat in found] == list(enumerate(lines, 2))
 
 
-@pytest.mark.parametrize("line", (SAMPLES / "harmless.txt").read_text().splitlines())
-def test_a_harmless_line_is_not(line: str) -> None:
-    assert splats.scan(START + line, []) == []
+def test_harmless_lines_are_not() -> None:
+    assert splats.scan(START + "\n".join(harmless()), []) == []
 
 
 def test_a_log_without_a_kernel_start_is_an_error() -> None:

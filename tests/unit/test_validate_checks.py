@@ -49,7 +49,7 @@ UPSTREAM = {"proc/sys/kernel/osrelease": "6.12.117", f"{SYSFS}/underused_max_pte
 
 
 def collected(tmp_path: Path, changes: dict[str, str | None]) -> Facts:
-    """Collect the facts of the good tree with changes, then add what only rpm and tuned could have reported."""
+    """Collect the facts of the good tree with changes, then add what only programs could have reported."""
     for name, text in {**GOOD, **changes}.items():
         if text is not None:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +60,7 @@ def collected(tmp_path: Path, changes: dict[str, str | None]) -> Facts:
         found.kernel.nevra, found.kernel.changed = "kernel-thp-cloud-core-6.1.187-1.x86_64", []
         found.kernel.signature, found.kernel.key_known = "RSA/SHA256, Fri Nov 20 2026, Key ID 0123456789abcdef", True
     if not found.host.container:
+        found.kernel.splats = []
         found.profile = profile.Profile(True, True, True, ["thp-shrinker"], True)
     return found
 
@@ -108,8 +109,8 @@ def test_a_good_host_is_supported(tmp_path: Path) -> None:
         ({f"{SYSFS}/underused_max_ptes_none": "52"}, {}),
         # 409 pages are 5 % of a huge page of 8192.
         ({f"{SYSFS}/hpage_pmd_size": str(8192 * os.sysconf("SC_PAGE_SIZE"))}, {"shrinker-threshold": "degraded"}),
-        ({"run/systemd/container": "lxc"}, {"profile-active": "unseen"}),
-        ({"run/.containerenv": ""}, {"profile-active": "unseen"}),
+        ({"run/systemd/container": "lxc"}, {"kernel-log": "unseen", "profile-active": "unseen"}),
+        ({"run/.containerenv": ""}, {"kernel-log": "unseen", "profile-active": "unseen"}),
     ],
 )
 def test_one_thing_wrong(tmp_path: Path, changes: dict[str, str | None], expected: dict[str, str]) -> None:

@@ -67,6 +67,7 @@ def test_junit_is_written_whole(tmp_path: Path) -> None:
         (["--estimate", "--cgroup", "/no/such"], "there is no cgroup /no/such"),
         (["--estimate", "--samples", "1"], "not a number from 2"),
         (["--junit", "/no/such/file.xml"], "cannot be written"),
+        (["--allow-log", "("], "not a regular expression"),
         (["--no-such-option"], "unrecognized arguments"),
         (["word"], "unrecognized arguments"),
     ],
@@ -136,7 +137,8 @@ def test_help_has_every_option_and_exit_code() -> None:
     done = run("--help")
     assert done.returncode == 0
     page = (ROOT / "tools" / "thp-validate.1").read_text().replace("\\-", "-")
-    for word in ("--json", "--junit", "--watch", "--selftests", "--estimate", "--pid", "--cgroup", "--samples"):
+    estimate = ("--estimate", "--pid", "--cgroup", "--samples")
+    for word in ("--json", "--junit", "--allow-log", "--watch", "--selftests", *estimate):
         assert word in done.stdout
         assert word in page
 

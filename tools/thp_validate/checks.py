@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import kernel as kernels
+from . import kernel_log, taint
 from . import profile as profiles
-from . import taint
 from .facts import Facts
 from .taint import DEGRADED, OK, UNSUPPORTED
 
@@ -114,6 +114,22 @@ def _taint(facts: Facts) -> Check:
     worst = UNSUPPORTED if UNSUPPORTED in (flag.verdict for flag in bad) else DEGRADED
     what = "the kernel is tainted: " + "; ".join(f"{flag.letter}, {flag.meaning}" for flag in bad)
     return Check(name, worst, what, "find the cause in `journalctl -k`, remove it, reboot")
+
+
+def _log(facts: Facts) -> Check:
+    name, splats = "kernel-log", facts.kernel.splats
+    if splats:
+        verdict, hint = kernel_log.meaning(splats)
+        more = f" (and {len(splats) - 3} more)" if len(splats) > 3 else ""
+        return Check(name, verdict, f"the kernel complained: {'; '.join(splats[:3])}{more}", hint)
+    if facts.host.container:
+        return _host_only(name, "the kernel's log", facts.host.container)
+    if splats is None or kernel_log.NAME in facts.unseen:
+        why = facts.unseen.get(kernel_log.NAME, "nobody read it")
+        what = f"not all of the kernel's log since the boot is there: {why}"
+        hint = "raise SystemMaxUse= in journald.conf for the next boot" if facts.host.root else "run this as root"
+        return Check(name, UNSEEN, what, hint)
+    return Check(name, OK, "no complaint since the boot")
 
 
 def _present(facts: Facts) -> Check:
@@ -239,6 +255,7 @@ CHECKS: tuple[Callable[[Facts], Check], ...] = (
     _signature,
     _files,
     _taint,
+    _log,
     _present,
     _enabled,
     _command_line,

@@ -7,12 +7,13 @@ import io
 import json
 import math
 import os
+import re
 import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
 
-from . import checks, counters, estimate, facts, report, selftests
+from . import checks, counters, estimate, facts, kernel_log, report, selftests
 from .errors import UserError
 from .system import System
 
@@ -49,6 +50,14 @@ def _pid(text: str) -> int:
     return int(text)
 
 
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a regular expression: {error}") from None
+    return text
+
+
 def parser() -> Parser:
     made = Parser(
         prog="thp-validate",
@@ -57,6 +66,14 @@ def parser() -> Parser:
     )
     made.add_argument("--json", action="store_true", help="print one JSON object, see thp-validate.schema.json")
     made.add_argument("--junit", type=Path, metavar="FILE", help="also write the checks to FILE, as JUnit XML")
+    made.add_argument(
+        "--allow-log",
+        type=_pattern,
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="the kernel's complaints that match are known to be harmless (can be repeated)",
+    )
     made.add_argument("--watch", type=_seconds, metavar="SECONDS", help="show how the counters change in that time")
     made.add_argument("--selftests", action="store_true", help="run the selftests of kernel-thp (as root, minutes)")
     made.add_argument(
@@ -87,6 +104,8 @@ def command() -> int:
         found.watch = counters.watch(system, found.thp, given.watch)
     if given.selftests:
         found.selftests = selftests.run(system)
+    # Last, as everything above could make the kernel complain.
+    found.kernel.splats = kernel_log.collect(system, given.allow_log)
     results = checks.evaluate(found)
     if given.junit:
         _write(given.junit, report.as_junit(found, results))

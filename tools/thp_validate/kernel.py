@@ -29,6 +29,7 @@ class Kernel:
     series: str | None = None
     config_sha256: str | None = None
     tainted: int | None = None
+    splats: list[str] | None = None
     command_line: list[str] = field(default_factory=list)
 
 

@@ -80,6 +80,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     kernel_log,
     loaders,
     snapshot,
+    splat_list,
 )
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import Parameters, Result, main
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
@@ -97,19 +98,20 @@ VERDICTS = (0, 1, 2)
 LOCK = Path("/run/kernel-thp-selftests.lock")
 
 
-def validate(selftests: bool, timeout: float) -> dict[str, Any]:
+def validate(parameters: Parameters, selftests: bool) -> dict[str, Any]:
     """Run thp-validate. Selftests take a lock: those of a run that was killed may still be running."""
+    timeout, options = parameters["timeout"], [f"--allow-log={pattern}" for pattern in parameters["allowed"]]
     if not selftests:
-        return run_validate(selftests, timeout)
+        return run_validate(options, timeout)
     began = time.monotonic()
     with files.locked(LOCK, timeout) as lock:
         if lock is None:
             raise Problem(f"other selftests have been running for {timeout:.0f} s", "see what they wait for")
-        return run_validate(selftests, timeout - (time.monotonic() - began))
+        return run_validate([*options, "--selftests"], timeout - (time.monotonic() - began))
 
 
-def run_validate(selftests: bool, timeout: float) -> dict[str, Any]:
-    words = ["thp-validate", "--json", *(["--selftests"] if selftests else [])]
+def run_validate(options: list[str], timeout: float) -> dict[str, Any]:
+    words = ["thp-validate", "--json", *options]
     done = command.run(words, timeout)
     if done.code not in VERDICTS:
         raise Problem(f"`{' '.join(words)}` gave no verdict: {done.last}", "install thp-tools")
@@ -128,12 +130,15 @@ def kernel(parameters: Parameters) -> list[str]:
         loader = loaders.find()
         if not loader.kept(loader.entry(snapshot.uname())):
             found.append(f"{snapshot.uname()} is not the boot loader's kept default: {loader.settings()}")
+    return found
+
+
+def complaints(parameters: Parameters) -> list[str]:
     try:
-        splats = kernel_log.splats(kernel_log.read(), parameters["allowed"])
+        splats = splat_list.splats(kernel_log.read(), parameters["allowed"])
     except re.error as error:
         raise Problem(f"a pattern of lines to allow is not a regular expression: {error}", "correct it") from None
-    found += [f"the kernel complained: {line}" for line in splats[:5]]
-    return found
+    return [f"the kernel complained: {line}" for line in splats[:5]]
 
 
 def verdict(validated: dict[str, Any]) -> list[str]:
@@ -144,14 +149,17 @@ def verdict(validated: dict[str, Any]) -> list[str]:
 
 
 def work(parameters: Parameters, check: bool) -> Result:
-    problems = kernel(parameters)
+    problems, complained = kernel(parameters), complaints(parameters)
     validated = None
     try:
         # Selftests of the wrong kernel, or of one that already logged a defect, would show nothing.
-        validated = validate(parameters["selftests"] and not problems and not check, parameters["timeout"])
+        validated = validate(parameters, parameters["selftests"] and not problems and not complained and not check)
         problems = verdict(validated) + problems
+        # It names the complaints as well, and those that came during the selftests; an older one does not.
+        if not validated["kernel"].get("splats"):
+            problems += complained
     except Problem as problem:
-        problems.append(str(problem))
+        problems += [*complained, str(problem)]
     result = {
         "problems": problems,
         "validate": validated,

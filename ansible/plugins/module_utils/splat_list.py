@@ -1,0 +1,1 @@
+../../../tools/thp_validate/splat_list.py
