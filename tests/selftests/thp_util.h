@@ -39,7 +39,7 @@
  * thp_sysfs.c, thp_memory.c, thp_run.c.
  */
 
-/* --- thp_base.c: verdicts and helper processes --- */
+/* --- thp_base.c: verdicts, helper processes, the kernel log --- */
 
 /* Exit codes, as kselftest knows them. */
 enum { PASS = 0, FAIL = 1, SKIP = 4 };
@@ -66,6 +66,8 @@ pid_t helper_start(void (*run)(void *arg), void *arg);
 void helper_join(pid_t pid);
 void tell(int fd);
 void hear(int fd);
+int log_open(void);
+bool log_line(int fd, char *line, size_t size);
 double now(void);
 void touch(char *address);
 
@@ -89,6 +91,7 @@ void set_threshold(long max_zero_pages);
 
 long counter(const char *name);
 void vmstat_refresh(void);
+void expect_none_isolated(double seconds);
 
 bool cgroup_is_v1(void);
 void cgroup_create(void);
