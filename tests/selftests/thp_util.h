@@ -28,6 +28,9 @@
 #define SPARSE		10
 #define DENSE		300
 
+/* What a test program itself may have in swap when its cgroup is reclaimed. */
+#define OTHER_PAGES	64
+
 #define SCANNED		"thp_underused_scan_page"
 #define SPLIT		"thp_underused_split_page"
 #define DROPPED		"thp_zero_subpages_dropped"

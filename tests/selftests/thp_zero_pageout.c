@@ -15,9 +15,6 @@
 #define LIVE_PAGES	60
 #define THPS		4
 
-/* What the test program itself may have in swap when its cgroup is reclaimed. */
-#define OTHER_PAGES	64
-
 static void limit_swap(long pages)
 {
 	char text[32];
