@@ -1,8 +1,9 @@
-"""Ratios between kernels: taken within a round, shown as median, least and most over all rounds."""
+"""Ratios between kernels: taken within a round, or of the least over all rounds, each with its spread."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from bench.results import Boots, Figure, Figures
 
 PAGE_BYTES = 4096
+# The spread of a ratio of least times shows what it would be without so many of the rounds.
+LEFT_OUT = 2
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,22 @@ class Row:
         """Return the ratio of two kernels. Rounds in which one has no value, or `over` has zero, do not count."""
         pairs = zip(self.values.get(kernel, ()), self.values.get(over, ()))
         return spread([value / other for value, other in pairs if value is not None and other])
+
+
+def of_least(rounds: Sequence[Sequence[tuple[float, float]]]) -> Spread:
+    """Return the ratio of the least times of two kernels; the geometric mean of the tests' ratios.
+
+    Each round has a pair of times for each test. Whatever else a machine does only adds to a time, so the least one of
+    several rounds is the best known.
+    """
+
+    def ratio(kept: Sequence[Sequence[tuple[float, float]]]) -> float:
+        each = (list(zip(*pairs)) for pairs in zip(*kept))
+        return statistics.geometric_mean(min(times) / min(others) for times, others in each)
+
+    fewer = itertools.combinations(rounds, max(1, len(rounds) - LEFT_OUT))
+    without = [ratio(kept) for kept in fewer]
+    return Spread(ratio(rounds), min(without), max(without))
 
 
 def fault_net(named: Mapping[str, Figure]) -> Figure:

@@ -1,4 +1,4 @@
-"""What became of each test that ran on a kernel booted directly."""
+"""What became of each test that ran on a kernel booted directly, and whether a program ended as it reported."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from pathlib import Path
 
 from lab import direct_boot
 from tools.thp_validate import ktap
+
+# Exit codes of a selftest, as kselftest knows them.
+PASSED, FAILED, SKIPPED = 0, 1, 4
 
 
 @dataclass(frozen=True)
@@ -32,3 +35,13 @@ def read_console(console: Path, plan: Mapping[str, Sequence[str]]) -> dict[str, 
             result = reported.get(test)
             found[test] = Verdict(result.verdict, result.reason) if result else Verdict("lost", why)
     return found
+
+
+def parse_ended(lines: Sequence[str], seconds: Sequence[float], code: int) -> ktap.Report:
+    """Parse the output of a program that ended with this exit code, which has to be the one that fits the output."""
+    report = ktap.parse(lines, seconds)
+    verdicts = {test.verdict for test in report.leaves()}
+    fits = FAILED if ktap.FAIL in verdicts else SKIPPED if verdicts == {ktap.SKIP} else PASSED
+    if code != fits:
+        report.problems.append(f"ended with exit code {code}, but {fits} fits its output")
+    return report

@@ -22,7 +22,8 @@ from scripts import files
 from scripts.console import BUILD, UserError, main, say
 from scripts.flavours import CLOUD
 from tests.kernel.gate import SELFTESTS
-from tools.thp_validate.ktap import SKIP, Report, parse
+from tests.verdicts import parse_ended
+from tools.thp_validate.ktap import SKIP, Report
 from tools.thp_validate.outcomes import Outcome, Required, evaluate, reasons
 
 LIST = Path(__file__).resolve().parent / "matrix.txt"
@@ -157,6 +158,10 @@ class Machine:
             required += [Required(name, self.plan.may_skip(name, result.name)) for name in names]
         result.tests = evaluate(required, reports)
         result.reasons += reasons(result.tests, reports)
+        # It stays until the next boot, so what ran after a complaint that tainted the kernel does not pass either.
+        tainted = self.vm.run("cat /proc/sys/kernel/tainted").text
+        if tainted != "0":
+            result.reasons.append(f"the kernel is tainted ({tainted})")
         result.seconds = time.monotonic() - began
         result.ran = True
         say(f"{result.name}: {result.verdict}, {len(result.tests)} tests, {result.seconds:.0f} s")
@@ -168,7 +173,7 @@ class Machine:
         folder = OUT / combination
         folder.mkdir(exist_ok=True)
         (folder / f"{name}.log").write_text("".join(f"{line.text}\n" for line in done.lines))
-        return parse([line.text for line in done.lines], [line.seconds for line in done.lines])
+        return parse_ended([line.text for line in done.lines], [line.seconds for line in done.lines], done.code)
 
 
 def table(results: list[Combination]) -> str:

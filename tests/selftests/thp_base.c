@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The base of the other shared files: how a test ends, its helper processes and
- * the clock. It calls none of them; see thp_util.h for the order.
+ * The base of the other shared files: how a test ends, its helper processes, the
+ * kernel log and the clock. It calls none of them; see thp_util.h for the order.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,6 +56,34 @@ void note(const char *fmt, ...)
 	va_end(args);
 	printf("\n");
 	fflush(stdout);
+}
+
+/* Opens the kernel log at its end, so that log_line() returns what is new. */
+int log_open(void)
+{
+	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd >= 0)
+		lseek(fd, 0, SEEK_END);
+	return fd;
+}
+
+/* Reads the next message, or returns false; EPIPE only means that some are lost. */
+bool log_line(int fd, char *line, size_t size)
+{
+	char record[8192], *text;	/* the longest there is */
+	ssize_t length;
+
+	do {
+		length = read(fd, record, sizeof(record) - 1);
+	} while (length < 0 && errno == EPIPE);
+	if (length <= 0)
+		return false;
+	record[length] = '\0';
+	text = strchr(record, ';');
+	text = text ? text + 1 : record;
+	snprintf(line, size, "%.*s", (int)strcspn(text, "\n"), text);
+	return true;
 }
 
 double now(void)

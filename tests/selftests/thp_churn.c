@@ -814,16 +814,7 @@ static void queues_empty(void)
 
 static void isolated_zero(void)
 {
-	double limit = now() + 20;
-	long anon, file;
-
-	do {
-		vmstat_refresh();
-		anon = counter("nr_isolated_anon");
-		file = counter("nr_isolated_file");
-	} while ((anon || file) && now() < limit && !usleep(200000));
-	expect(!anon && !file, "nr_isolated_anon is %ld, nr_isolated_file %ld",
-	       anon, file);
+	expect_none_isolated(20);
 }
 
 /* --- set up and put back --- */

@@ -7,7 +7,6 @@
  * a test left running.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <signal.h>
 #include <stdio.h>
@@ -106,23 +105,15 @@ static int check_kernel_log(int fd, int verdict)
 		"list_del corruption", "list_add corruption",
 		"blocked for more than", "rcu_sched self-detected",
 	};
-	char record[1024];
-	ssize_t length;
+	char line[REASON_SIZE];
 	size_t i;
 
-	while (fd >= 0 && ((length = read(fd, record, sizeof(record) - 1)) > 0 ||
-			   (length < 0 && errno == EPIPE))) {
-		if (length < 0)
-			continue;
-		record[length] = '\0';
+	while (fd >= 0 && log_line(fd, line, sizeof(line))) {
 		for (i = 0; i < ARRAY_SIZE(bad); i++) {
-			char *text = strchr(record, ';');
-
-			if (!text || !strstr(text, bad[i]))
+			if (!strstr(line, bad[i]))
 				continue;
-			text[strcspn(text, "\n")] = '\0';
 			snprintf(reason, REASON_SIZE, "kernel log: %.200s",
-				 text + 1);
+				 line);
 			return FAIL;
 		}
 	}
@@ -141,11 +132,9 @@ static unsigned int time_limit(const struct test *test)
 static int run_one(const struct test *test, const sigset_t *waited,
 		   const sigset_t *mask)
 {
-	int verdict, kmsg = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	int verdict, kmsg = log_open();
 	pid_t pid;
 
-	if (kmsg >= 0)
-		lseek(kmsg, 0, SEEK_END);
 	*reason = '\0';
 	present_test = test;
 	cgroup_create();

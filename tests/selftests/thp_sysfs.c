@@ -290,6 +290,43 @@ void vmstat_refresh(void)
 	       "vm.stat_refresh cannot be written");
 }
 
+/*
+ * Returns a state of vmstat with the parts of all CPUs, also when it is below
+ * zero. vmstat shows such a state as 0; only the kernel log has its value, after
+ * each refresh.
+ */
+static long state(const char *name)
+{
+	char line[VALUE_SIZE], below_zero[VALUE_SIZE];
+	long value, found;
+	int log = log_open();
+
+	expect(log >= 0, "/dev/kmsg cannot be read: %s", strerror(errno));
+	vmstat_refresh();
+	value = counter(name);
+	while (log_line(log, line, sizeof(line)))
+		if (sscanf(line, "vmstat_refresh: %s %ld", below_zero,
+			   &found) == 2 && !strcmp(below_zero, name))
+			value = found;
+	close(log);
+	return value;
+}
+
+/* Reclaim elsewhere in the system isolates pages for short times. */
+void expect_none_isolated(double seconds)
+{
+	double end = now() + seconds;
+	long anon, file;
+
+	do {
+		anon = state("nr_isolated_anon");
+		file = state("nr_isolated_file");
+	} while ((anon || file) && now() < end && !usleep(100000));
+	expect(!anon && !file,
+	       "nr_isolated_anon stays at %ld, nr_isolated_file at %ld", anon,
+	       file);
+}
+
 /* --- the cgroup of the running test --- */
 
 static char cgroup[VALUE_SIZE];

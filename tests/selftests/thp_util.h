@@ -28,6 +28,9 @@
 #define SPARSE		10
 #define DENSE		300
 
+/* What a test program itself may have in swap when its cgroup is reclaimed. */
+#define OTHER_PAGES	64
+
 #define SCANNED		"thp_underused_scan_page"
 #define SPLIT		"thp_underused_split_page"
 #define DROPPED		"thp_zero_subpages_dropped"
@@ -39,7 +42,7 @@
  * thp_sysfs.c, thp_memory.c, thp_run.c.
  */
 
-/* --- thp_base.c: verdicts and helper processes --- */
+/* --- thp_base.c: verdicts, helper processes, the kernel log --- */
 
 /* Exit codes, as kselftest knows them. */
 enum { PASS = 0, FAIL = 1, SKIP = 4 };
@@ -66,6 +69,8 @@ pid_t helper_start(void (*run)(void *arg), void *arg);
 void helper_join(pid_t pid);
 void tell(int fd);
 void hear(int fd);
+int log_open(void);
+bool log_line(int fd, char *line, size_t size);
 double now(void);
 void touch(char *address);
 
@@ -89,6 +94,7 @@ void set_threshold(long max_zero_pages);
 
 long counter(const char *name);
 void vmstat_refresh(void);
+void expect_none_isolated(double seconds);
 
 bool cgroup_is_v1(void);
 void cgroup_create(void);

@@ -15,9 +15,6 @@
 #define LIVE_PAGES	60
 #define THPS		4
 
-/* What the test program itself may have in swap when its cgroup is reclaimed. */
-#define OTHER_PAGES	64
-
 static void limit_swap(long pages)
 {
 	char text[32];
@@ -29,22 +26,6 @@ static void limit_swap(long pages)
 static bool in_swap(const struct area *area, int page)
 {
 	return page_has(area_page(area, page), PM_SWAP);
-}
-
-static void expect_none_isolated(void)
-{
-	long isolated = 0;
-	int tries;
-
-	/* Reclaim elsewhere in the system isolates pages for short times. */
-	for (tries = 0; tries < 10; tries++) {
-		vmstat_refresh();
-		isolated = counter("nr_isolated_anon");
-		if (!isolated)
-			return;
-		usleep(100000);
-	}
-	fail("nr_isolated_anon stays at %ld", isolated);
 }
 
 /* Pages from first on have been reclaimed: only live ones needed swap. */
@@ -92,7 +73,7 @@ static void swap_out(struct area *area, char *start, size_t size, enum how how)
 	written = counter("pswpout") - written;
 	expect(written <= room, "%ld pages written to swap, but only %d live",
 	       written, area_live_pages(area));
-	expect_none_isolated();
+	expect_none_isolated(1);
 }
 
 static void swap_out_all(struct area *area, enum how how)

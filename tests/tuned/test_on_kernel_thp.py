@@ -18,15 +18,20 @@ WATCH_WRITES = Path(__file__).with_name("watch_writes.py")
 
 
 def writes(vm: Vm, action: str) -> list[str]:
-    """Return the kernel's files that a command wrote to, in that order."""
+    """Return the kernel's files that a command wrote to, in that order.
+
+    We write the last one back as it is: whoever sees that write would have seen the command's.
+    """
     vm.write("/root/watch_writes.py", WATCH_WRITES.read_text())
-    files = " ".join(f"{THP}/{node}" for node in (*SHRINKER, "khugepaged/max_ptes_none"))
+    *_, last = files = [f"{THP}/{node}" for node in (*SHRINKER, "khugepaged/max_ptes_none")]
     script = (
-        f"python3 -I /root/watch_writes.py {files} > /run/writes & watcher=$!; "
-        f"until grep -q ready /run/writes; do sleep 0.2; done; {action}; sleep 2; kill $watcher; cat /run/writes"
+        f"python3 -I /root/watch_writes.py {' '.join(files)} > /run/writes & watcher=$!; "
+        f"until grep -q ready /run/writes; do sleep 0.2; done; {action}; sleep 2; "
+        f"value=$(cat {last}); echo $value > {last}; sleep 1; kill $watcher; cat /run/writes"
     )
-    lines = vm.run(script).text.splitlines()
-    return [line.removeprefix(f"{THP}/") for line in lines if line.startswith(THP)]
+    *seen, end = [line for line in vm.run(script).text.splitlines() if line.startswith(THP)] or [""]
+    assert end == last, "writes are not seen"
+    return [line.removeprefix(f"{THP}/") for line in seen]
 
 
 # What is set

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
+from collections.abc import Callable, Collection
 
 from bench.cases import CASES, COUNT, Case
+from bench.kernels import PACKAGED, THP
 from bench.results import Boot, Boots, Figure
+
+ABOUT = {"made": "now", "machine": {"processors": 2, "qemu": "qemu 1", "compiler": "gcc 1"}}
 
 UNITS = {"_time": "s", "_cpu": "ns", "free": "ns", "fault": "ns", "clear": "ns", "written": "pages", "stored": "bytes"}
 
@@ -24,7 +29,8 @@ def figure(case: Case, kernel: str, number: int, test: str, name: str) -> Figure
         return Figure(float(kernel != "stock"), "count")
     if name == "clear":  # A part of the fault.
         return Figure(50, "ns")
-    scatter = 0 if case.machine == COUNT else 0.1 * chance(kernel, test, str(number))
+    scatters = case.machine != COUNT and unit(name) in ("s", "ns")
+    scatter = 0.1 * chance(kernel, test, str(number)) if scatters else 0
     return Figure((100 + 900 * chance(case.name, test, name, kernel)) * (1 + scatter), unit(name))
 
 
@@ -40,3 +46,24 @@ def rounds(case: Case) -> list[Boots]:
 
 def by_name(name: str) -> Case:
     return next(case for case in CASES if case.name == name)
+
+
+def slowed(factor: float, tests: Collection[str] = (), figures: Collection[str] = ()) -> Callable[[Case], list[Boots]]:
+    """Return the rounds of a kernel-thp that needs more by a factor: of everything, or of these figures and tests."""
+
+    def changed(test: str, name: str, figure: Figure) -> Figure:
+        chosen = (not tests or test in tests) and (not figures or name in figures)
+        return figure._replace(value=figure.value * factor) if chosen else figure
+
+    def slower(boot: Boot) -> Boot:
+        every = boot.figures.items()
+        found = {test: {name: changed(test, name, one) for name, one in named.items()} for test, named in every}
+        return dataclasses.replace(boot, figures=found)
+
+    def boots_of(case: Case) -> list[Boots]:
+        return [
+            {kernel: slower(boot) if kernel in (THP, PACKAGED) else boot for kernel, boot in boots.items()}
+            for boots in rounds(case)
+        ]
+
+    return boots_of

@@ -48,7 +48,7 @@ def test_every_guarded_figure_is_shown() -> None:
         assert set(case.guard) <= set(case.figures), case.name
 
 
-@pytest.mark.parametrize(("quick", "minutes"), [(False, 45), (True, 8)])
+@pytest.mark.parametrize(("quick", "minutes"), [(False, 20), (True, 3)])
 def test_the_plan_keeps_its_time(quick: bool, minutes: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path)
     monkeypatch.setattr(run, "workers", lambda: 2)

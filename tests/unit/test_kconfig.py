@@ -152,12 +152,26 @@ def test_file_that_cannot_be_a_base_is_refused(tmp_path: Path, content: bytes | 
         kconfig.foreign(path)
 
 
+def without_reason(text: str) -> list[str]:
+    """Return the first lines of the groups of options that have no comment above them.
+
+    The title of a file is the reason of its group of options if there is only one.
+    """
+    title, *groups = re.split(r"\n\n+", text.strip())
+    firsts = [part.splitlines()[0] for part in ([title] if len(groups) == 1 else [title, *groups])]
+    return [first for first in firsts if not first.startswith("# ") or kconfig.ASSIGNMENT.match(first)]
+
+
 @pytest.mark.parametrize("path", EVERY_FRAGMENT, ids=lambda path: path.name)
 def test_every_group_of_options_has_its_reason(path: Path) -> None:
-    for group in re.split(r"\n\n+", path.read_text().strip())[1:]:
-        first = group.splitlines()[0]
-        reason = first.startswith("# ") and not kconfig.ASSIGNMENT.match(first)
-        assert reason or path.read_text().startswith("# "), f"{path.name}: {first} has no reason above it"
+    assert without_reason(path.read_text()) == []
+
+
+def test_a_group_without_a_reason_is_found() -> None:
+    assert without_reason("# Title.\n\nCONFIG_A=y\n") == []
+    assert without_reason("# Title.\n\n# Why.\nCONFIG_A=y\n\nCONFIG_B=y\n") == ["CONFIG_B=y"]
+    assert without_reason("# Title.\n\n# CONFIG_A is not set\n\n# Why.\nCONFIG_B=y\n") == ["# CONFIG_A is not set"]
+    assert without_reason("CONFIG_A=y\n\nCONFIG_B=y\n") == ["CONFIG_A=y"]
 
 
 def test_every_fragment_belongs_to_a_flavour_and_has_a_name_of_its_own() -> None:

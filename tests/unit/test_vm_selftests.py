@@ -6,7 +6,7 @@ import pytest
 
 from scripts.console import UserError
 from tests.kernel import vm_selftests
-from tests.kernel.vm_selftests import Outcome, Program, evaluate, parse_list, subtests, worse
+from tests.kernel.vm_selftests import Outcome, Program, decided, evaluate, most, parse_list, subtests, worse
 
 PROGRAM = Program("transhuge-stress 256", 30, endless=False)
 ENDLESS = Program("transhuge-stress 256", 30, endless=True)
@@ -57,6 +57,31 @@ def test_as_bad_or_better_is_not(stock: str, thp: str) -> None:
 def test_a_test_that_is_worse_or_gone_is_found_in_a_program_that_fails_anyway() -> None:
     found = worse(outcome("fail", a="pass", b="pass", c="fail"), outcome("fail", a="fail", c="fail"))
     assert [line.split(":")[1] for line in found] == [" `a`", " `b`"]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "verdict"),
+    [
+        (["pass"], "pass"),
+        (["skip"], "skip"),
+        (["fail", "fail"], "fail"),
+        (["fail", "pass", "pass"], "pass"),
+        (["fail", "pass", "fail"], "fail"),
+        (["fail", "skip", "pass"], "skip"),
+    ],
+)
+def test_most_tries_decide_where_the_first_one_fails(verdicts: list[str], verdict: str) -> None:
+    tries = [one for word in verdicts for one in outcome(word)]
+    assert [decided(tries[:count]) for count in range(len(tries) + 1)] == [*[False] * len(tries), True]
+    assert (most(tries).verdict, most(tries).tries) == (verdict, len(tries))
+
+
+def test_most_tries_decide_about_each_test() -> None:
+    tries = [*outcome("fail", a="pass", b="fail", c="pass"), *outcome("fail", a="fail", b="fail")]
+    assert not decided(tries)
+    tries += outcome("fail", a="fail", b="pass", c="pass")
+    assert decided(tries)
+    assert most(tries).tests == {"a": "fail", "b": "fail", "c": "pass"}
 
 
 @pytest.mark.parametrize("text", ["", "soft-dirty", "x soft-dirty", "3 a\n4 a"])
