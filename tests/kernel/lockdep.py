@@ -25,7 +25,7 @@ EXTRA = Path(__file__).with_name("lockdep.config")
 # How long thp_stress runs.
 STRESS_SECONDS = 60
 SLOW = 4
-RUNS = {"v2": ("thp_migration", "thp_stress"), "v1": ("thp_memcg_v1",)}
+RUNS = {"v2": ("thp_migration", "thp_migrating", "thp_stress"), "v1": ("thp_memcg_v1",)}
 TIME_LIMIT = 900.0
 DEBUG_LOCKS = re.compile(r"^ *debug_locks: +(\d)", re.MULTILINE)
 
