@@ -1,4 +1,4 @@
-"""Run stress and migration on a small kernel with lockdep and DEBUG_VM, then the tests of cgroup v1.
+"""Run stress, migration and pins on a small kernel with lockdep and DEBUG_VM, then the tests of cgroup v1.
 
 The packaged selftests run on a kernel of the same sources that is booted directly, with its memory controller on cgroup
 v2 and then on v1. The run fails if a test does not pass, if the kernel complains, or if lockdep
@@ -25,7 +25,7 @@ EXTRA = Path(__file__).with_name("lockdep.config")
 # How long thp_stress runs.
 STRESS_SECONDS = 60
 SLOW = 4
-RUNS = {"v2": ("thp_migration", "thp_stress"), "v1": ("thp_memcg_v1",)}
+RUNS = {"v2": ("thp_migration", "thp_migrating", "thp_zero_pins", "thp_stress"), "v1": ("thp_memcg_v1",)}
 TIME_LIMIT = 900.0
 
 

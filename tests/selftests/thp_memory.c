@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
+#include <linux/userfaultfd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -173,7 +175,7 @@ void area_drop_page(struct area *area, int page)
 	area->live[page] = GONE;
 }
 
-static void page_verify(const struct area *area, int number)
+void area_verify_page(const struct area *area, int number)
 {
 	uintptr_t place = area->origin + number * PAGE_SIZE;
 	const char *page = area_page(area, number);
@@ -201,7 +203,7 @@ void area_verify(const struct area *area)
 	int i;
 
 	for (i = 0; i < area->thps * THP_PAGES; i++)
-		page_verify(area, i);
+		area_verify_page(area, i);
 }
 
 int area_zero_pages(const struct area *area)
@@ -237,6 +239,25 @@ void unpin(struct pin pin)
 {
 	close(pin.fds[0]);
 	close(pin.fds[1]);
+}
+
+int uffd_open(const struct area *area, unsigned long features,
+	      unsigned long mode)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = features };
+	struct uffdio_register range = {
+		.range = { (uintptr_t)area->base, area_size(area) },
+		.mode = mode,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api))
+		skip("no userfaultfd (CONFIG_USERFAULTFD): %s",
+		     strerror(errno));
+	if (ioctl(fd, UFFDIO_REGISTER, &range))
+		skip("no userfaultfd mode %#lx: %s", mode,
+		     strerror(errno));
+	return fd;
 }
 
 /* --- what is mapped --- */
@@ -405,19 +426,28 @@ void area_make_partial(struct area *area)
 
 /* --- NUMA nodes --- */
 
+/* The page is mapped. */
+int node_of(void *page)
+{
+	int status = -1;
+
+	expect(!syscall(SYS_move_pages, 0, 1L, &page, NULL, &status, 0) &&
+	       status >= 0, "move_pages: %s",
+	       strerror(status < 0 ? -status : errno));
+	return status;
+}
+
 /* A node other than that of the page. Skips the test if there is none. */
 int other_node(void *page)
 {
-	int node, status = -1;
+	int node, own = node_of(page);
 
-	expect(!syscall(SYS_move_pages, 0, 1L, &page, NULL, &status, 0) &&
-	       status >= 0, "move_pages: %s", strerror(errno));
 	for (node = 0; node < 16; node++) {
 		char path[64];
 
 		snprintf(path, sizeof(path), "/sys/devices/system/node/node%d",
 			 node);
-		if (node != status && !access(path, F_OK))
+		if (node != own && !access(path, F_OK))
 			return node;
 	}
 	skip("only one NUMA node (boot with numa=fake=2)");

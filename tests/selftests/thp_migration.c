@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -228,6 +229,132 @@ static void partial_while_moved(void)
 	}
 }
 
+/* --- in two page tables --- */
+
+#define HALF_SIZE	(THP_SIZE / 2)
+#define STRADDLE_ROUNDS	200
+
+/*
+ * Three huge pages, moved by half of one: each lies in two page tables, and the
+ * second page table has halves of two. Another huge page can replace these.
+ */
+struct straddling {
+	struct area area;
+	char *table;		/* what the second page table maps */
+	char *half;		/* the rest of the second huge page */
+};
+
+static struct straddling straddle(void)
+{
+	struct area area = area_alloc(3, DENSE), room = area_map(4);
+	char *target = room.base + HALF_SIZE;
+
+	expect(mremap(area.base, area_size(&area), area_size(&area),
+		      MREMAP_MAYMOVE | MREMAP_FIXED, target) == target,
+	       "mremap: %s", strerror(errno));
+	area.base = target;
+	return (struct straddling) {
+		.area = area,
+		.table = area_thp(&room, 1),
+		.half = area_thp(&room, 2),
+	};
+}
+
+/* Maps one huge page where there were two halves. */
+static void table_replace(const struct straddling *straddling)
+{
+	char *table = straddling->table;
+
+	expect(!madvise(table, THP_SIZE, MADV_DONTNEED), "MADV_DONTNEED: %s",
+	       strerror(errno));
+	*table = 1;
+	expect(!madvise(table, THP_SIZE, MADV_COLLAPSE), "MADV_COLLAPSE: %s",
+	       strerror(errno));
+}
+
+/* A page table again, without a page in it. */
+static void table_empty(const struct straddling *straddling)
+{
+	char *table = straddling->table;
+
+	expect(!madvise(table, HALF_SIZE, MADV_DONTNEED) &&
+	       !madvise(table + HALF_SIZE, HALF_SIZE, MADV_DONTNEED),
+	       "MADV_DONTNEED: %s", strerror(errno));
+}
+
+static void expect_half(const struct straddling *straddling)
+{
+	struct area half = straddling->area;
+	int i;
+
+	for (i = 0; i < THP_PAGES / 2; i++)
+		expect(!page_has(straddling->half + i * PAGE_SIZE, PM_SWAP),
+		       "page %d of the half was left unmapped", i);
+	/* The second half of the second huge page. */
+	half.live += THP_PAGES * 3 / 2;
+	half.origin += THP_SIZE * 3 / 2;
+	half.base = straddling->half;
+	for (i = 0; i < THP_PAGES / 2; i++)
+		area_verify_page(&half, i);
+}
+
+static void migrate_half(const struct straddling *straddling)
+{
+	void *page = straddling->half;
+	int node = other_node(page), status;
+
+	syscall(SYS_move_pages, 0, 1L, &page, &node, &status, MPOL_MF_MOVE);
+}
+
+/* Its second half is found behind the other huge page, to be moved and split. */
+static void straddling(void)
+{
+	struct straddling straddling = straddle();
+	void *page = straddling.half;
+	int node = other_node(page);
+
+	set_threshold(511);
+	table_replace(&straddling);
+	expect(is_compound(page), "split already");
+	migrate_half(&straddling);
+	expect(node_of(page) == node, "the half behind another huge page stays");
+	expect_half(&straddling);
+	trigger();
+	expect(!is_compound(page), "not split behind another huge page");
+	expect_half(&straddling);
+}
+
+static void *migrate_half_all_the_time(void *straddling)
+{
+	while (!atomic_load(&stop))
+		migrate_half(straddling);
+	return NULL;
+}
+
+/* The other huge page appears, and goes, while it is moved. */
+static void straddling_while_moved(void)
+{
+	struct straddling straddling = straddle();
+	long before = counter("thp_migration_success");
+	pthread_t thread;
+	int i;
+
+	set_threshold(511);
+	other_node(straddling.half);
+	expect(!pthread_create(&thread, NULL, migrate_half_all_the_time,
+			       &straddling), "no thread");
+	for (i = 0; i < STRADDLE_ROUNDS; i++) {
+		table_replace(&straddling);
+		usleep(i % 10 * 500);
+		table_empty(&straddling);
+		usleep(i % 7 * 500);
+	}
+	atomic_store(&stop, true);
+	pthread_join(thread, NULL);
+	expect(counter("thp_migration_success") > before, "never moved");
+	expect_half(&straddling);
+}
+
 static const struct test tests[] = {
 	TEST("migration.waiting_kept", waiting_kept),
 	TEST("migration.partial_kept", partial_kept),
@@ -239,6 +366,9 @@ static const struct test tests[] = {
 	TEST("migration.shared_then_partial_when_off",
 	     shared_then_partial_when_off),
 	TEST("migration.partial_while_moved", partial_while_moved,
+	     .seconds = 90),
+	TEST("migration.straddling", straddling),
+	TEST("migration.straddling_while_moved", straddling_while_moved,
 	     .seconds = 90),
 };
 

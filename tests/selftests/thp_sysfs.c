@@ -66,6 +66,7 @@ static struct knob {
 	/* Only the tests use MADV_HUGEPAGE, so only they get huge pages. */
 	{ .name = "enabled", .base = "madvise" },
 	{ .name = "defrag", .base = "madvise" },
+	{ .name = "use_zero_page", .base = "1" },
 	/* khugepaged stays out of the way, except where it is tested. */
 	{ .name = "khugepaged/scan_sleep_millisecs", .base = "1000000000" },
 	{ .name = "khugepaged/alloc_sleep_millisecs", .base = "1000" },

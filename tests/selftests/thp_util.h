@@ -153,6 +153,7 @@ void area_fill_any(struct area *area);
 void area_fill_small(struct area *area);
 struct area area_alloc(int thps, int live_pages);
 void area_free(struct area *area);
+void area_verify_page(const struct area *area, int page);
 void area_verify(const struct area *area);
 void area_write(struct area *area, int page, enum live live);
 void area_drop_page(struct area *area, int page);
@@ -174,6 +175,9 @@ struct pin {
 struct pin pin_page(char *page);
 void unpin(struct pin pin);
 
+int uffd_open(const struct area *area, unsigned long features,
+	      unsigned long mode);
+
 /* Bits of a pagemap entry. */
 enum { PM_SOFT_DIRTY = 55, PM_UFFD_WP = 57, PM_SWAP = 62, PM_PRESENT = 63 };
 
@@ -187,6 +191,7 @@ void expect_split(const struct area *area);
 void expect_whole(const struct area *area, const char *what);
 int area_whole(const struct area *area);
 void area_make_partial(struct area *area);
+int node_of(void *page);
 int other_node(void *page);
 void area_map_by_ptes(struct area *area);
 void area_migrate(struct area *area);

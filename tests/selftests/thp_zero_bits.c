@@ -100,25 +100,6 @@ static void soft_dirty_kept(void)
 
 /* --- userfaultfd --- */
 
-static int uffd_open(const struct area *area, unsigned long features,
-		     unsigned long mode)
-{
-	struct uffdio_api api = { .api = UFFD_API, .features = features };
-	struct uffdio_register range = {
-		.range = { (uintptr_t)area->base, area_size(area) },
-		.mode = mode,
-	};
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-
-	if (fd < 0 || ioctl(fd, UFFDIO_API, &api))
-		skip("no userfaultfd (CONFIG_USERFAULTFD): %s",
-		     strerror(errno));
-	if (ioctl(fd, UFFDIO_REGISTER, &range))
-		skip("no userfaultfd mode %#lx: %s", mode,
-		     strerror(errno));
-	return fd;
-}
-
 /* The address of the next event, or NULL if none comes in time. */
 static char *uffd_event(int fd, int timeout_ms)
 {
