@@ -24,6 +24,10 @@ FRAGMENTED = (
 )
 # Counting instructions is slow, so these cases work on less memory.
 SMALLER = (("BENCH_MIB", "16"),)
+# Huge pages that stay, and who reclaims past them: one process, or four at once.
+KINDS = ("pinned", "mlocked", "used")
+QUEUE_FIGURES = ("growth", "given_back", "split", "refused")
+QUEUED = tuple(f"{what}_{kind}" for what in ("pass", "reclaim", "four") for kind in KINDS)
 # The test asks for a fifth of memory in huge pages: fewer would come from the same blocks every time.
 FRAGMENTING = (("BENCH_ROUNDS", "2"), ("BENCH_MIB", "192"))
 PAIRS = ((THP, STOCK), (THP, UPSTREAM))
@@ -137,6 +141,40 @@ def symbols(
     )
 
 
+def queue(*, machine: str) -> Case:
+    """Return the case of long queues in one cgroup: counted or timed."""
+    counted = machine == COUNT
+    return Case(
+        name="queue.count" if counted else "queue",
+        title="Reclaim past 600 and 6,000 huge pages that stay: " + ("instructions" if counted else "time"),
+        program="bench_queue",
+        tests=QUEUED,
+        seconds=240,
+        figures=(*(processor if counted else times)("few", "many", "again", "reclaim_few", "reclaim"), *QUEUE_FIGURES),
+        machine=machine,
+        rounds=1 if counted else 3,
+        extra=True,
+        memory_mib=14336,
+        variables=(("BENCH_MIB", "12000"),),
+    )
+
+
+def queue_cgroups(*, machine: str) -> Case:
+    """Return the case of many cgroups with one huge page each, in which the page cache takes what is left."""
+    counted = machine == COUNT
+    return dataclasses.replace(
+        queue(machine=machine),
+        name="queue.cgroups.count" if counted else "queue.cgroups",
+        title="Files are read while memory is short, beside 2,000 cgroups of one huge page that stays: "
+        + ("instructions" if counted else "time"),
+        tests=tuple(f"cgroups_{kind}" for kind in KINDS),
+        seconds=120,
+        figures=(*(processor if counted else times)("read"), "reclaimed_directly", "reclaimed_by_kswapd", "split"),
+        memory_mib=4608,
+        variables=(("BENCH_MIB", "4000"),),
+    )
+
+
 CASES = (
     zero_drop(thp_swap=False, machine=COUNT),
     zero_drop(thp_swap=True, machine=COUNT),
@@ -245,6 +283,10 @@ CASES = (
         pairs=((THP, STOCK),),
         quick=0,
     ),
+    queue(machine=COUNT),
+    queue(machine=WALL),
+    queue_cgroups(machine=COUNT),
+    queue_cgroups(machine=WALL),
     symbols("sparse", "bench_shrink", "sparse_40", 16, kernels=(THP, UPSTREAM)),
     symbols("dense", "bench_shrink", "dense_512", 256, kernels=(THP, UPSTREAM)),
     symbols("fault", "bench_fault", "fault_1", 64),

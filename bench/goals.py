@@ -51,6 +51,9 @@ GOALS = (
     Goal("survives with a threshold of 470", "oom", "oom_470", "survived", least=1),
     Goal("tight memory: used huge pages kept", "programs", "mix.shrinker", "kept", UPSTREAM, least=1),
     Goal("tight memory: unused memory left", "programs", "mix.shrinker", "wasted", most=0.1),
+    # `make bench ONLY='queue*'` measures these.
+    Goal("a pinned huge page, 6,000 queued over 600", "queue.count", "pass_pinned", "growth", most=1.1),
+    Goal("page cache read beside 2,000 cgroups", "queue.cgroups.count", "cgroups_pinned", "read_cpu", STOCK, most=1.1),
 )
 
 

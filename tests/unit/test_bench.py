@@ -51,7 +51,7 @@ def test_every_guarded_figure_is_shown() -> None:
 @pytest.mark.parametrize(("quick", "minutes"), [(False, 45), (True, 8)])
 def test_the_plan_keeps_its_time(quick: bool, minutes: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path)
-    monkeypatch.setattr(run, "workers", lambda: 2)
+    monkeypatch.setattr(run, "workers", lambda pending: 2)
     pending = run.jobs([case for case in CASES if not case.extra], quick)
     assert run.total(pending) <= minutes * 60
     assert f"{run.total(pending) / 60:.1f} min" in run.plan(pending)
@@ -72,6 +72,29 @@ def test_an_unknown_case_or_test_is_refused(pattern: str, what: str) -> None:
 
 
 # The plan
+
+
+def test_the_long_queues_are_measured_only_when_asked_for() -> None:
+    names = [case.name for case in cases.chosen("queue*")]
+    assert names == ["queue.count", "queue", "queue.cgroups.count", "queue.cgroups"]
+    assert all(case.extra for case in cases.chosen("queue*"))
+
+
+def test_as_many_guests_run_at_once_as_fit_into_half_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "memory_mib", lambda: 16384)
+    monkeypatch.setattr(run.os, "cpu_count", lambda: 4)
+    assert run.workers(run.jobs([by_name("shrink.count")])) == 4
+    assert run.workers(run.jobs([by_name("shrink.count"), by_name("queue.cgroups.count")])) == 1
+    assert run.workers([]) == 4
+
+
+def test_a_guest_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "memory_mib", lambda: 15360)
+    run.check_memory(run.jobs([by_name("queue")]))
+    monkeypatch.setattr(run, "memory_mib", lambda: 15359)
+    run.check_memory(run.jobs([by_name("shrink")]))
+    with pytest.raises(UserError, match=r"queue needs a machine with 15 GiB"):
+        run.check_memory(run.jobs([by_name("shrink"), by_name("queue")]))
 
 
 def test_each_kernel_is_first_in_turn() -> None:
