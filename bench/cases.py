@@ -231,6 +231,17 @@ CASES = (
         rounds=2,
     ),
     Case(
+        name="stacks",
+        title="2,000 thread stacks of 2 MiB with enabled=always, a few pages of each in use",
+        program="bench_stacks",
+        tests=("stacks",),
+        seconds=15,
+        figures=("over_never", "never", "always", "rss", "memory_never", "memory", "reclaim_time"),
+        rounds=2,
+        memory_mib=5120,
+        variables=(("BENCH_MIB", "4000"),),
+    ),
+    Case(
         name="swapin",
         title="Huge pages are paged out whole and touched again",
         program="bench_swapin",

@@ -49,6 +49,7 @@ GOALS = (
     Goal("disk, best case: time", "zero_drop.split", "best.disk", "on_disk_time", STOCK, most=0.0503),
     # The figure of the mailing list posting of 2024.
     Goal("survives with a threshold of 470", "oom", "oom_470", "survived", least=1),
+    Goal("thread stacks: memory with `always` over `never`", "stacks", "stacks", "over_never", most=1.02),
     Goal("tight memory: used huge pages kept", "programs", "mix.shrinker", "kept", UPSTREAM, least=1),
     Goal("tight memory: unused memory left", "programs", "mix.shrinker", "wasted", most=0.1),
     # `make bench ONLY='queue*'` measures these.
