@@ -18,6 +18,9 @@ class Spread:
     least: float
     most: float
 
+    def over(self, other: float) -> Spread:
+        return Spread(self.median / other, self.least / other, self.most / other)
+
 
 def spread(values: Sequence[float]) -> Spread | None:
     return Spread(statistics.median(values), min(values), max(values)) if values else None

@@ -59,7 +59,7 @@ def test_the_plan_keeps_its_time(quick: bool, minutes: float, monkeypatch: pytes
 
 def test_cases_are_chosen_by_name_and_by_test() -> None:
     names = [case.name for case in cases.chosen("zero_drop.*.count")]
-    assert names == ["zero_drop.split.count", "zero_drop.whole.count"]
+    assert names == ["zero_drop.whole.count", "zero_drop.split.count"]
     (alone,) = cases.chosen("shrink:sparse_40")
     assert (alone.name, alone.tests) == ("shrink:sparse_40", ("sparse_40",))
     assert cases.command(alone, "sparse_40") == "make bench ONLY=shrink:sparse_40 FORCE=1"
@@ -78,6 +78,12 @@ def test_the_long_queues_are_measured_only_when_asked_for() -> None:
     names = [case.name for case in cases.chosen("queue*")]
     assert names == ["queue.count", "queue", "queue.cgroups.count", "queue.cgroups"]
     assert all(case.extra for case in cases.chosen("queue*"))
+
+
+def test_what_is_shipped_is_measured_first_and_also_when_quick() -> None:
+    names = [case.name for case in CASES if case.name.startswith("zero_drop")]
+    assert [name for name in names if "whole" in name] == names[::2]
+    assert by_name("zero_drop.whole").quick and not by_name("zero_drop.split").quick
 
 
 def test_as_many_guests_run_at_once_as_fit_into_half_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
