@@ -59,13 +59,21 @@ def freed_by_cpu(named: Mapping[str, Figure]) -> Figure:
 DERIVED = {"fault_net": fault_net, "freed_by_cpu": freed_by_cpu}
 
 
+def over_zram(figures: Figures, test: str) -> Figure:
+    """Return how many times as long as on zram a test took on the disk, until all was written."""
+    zram = figures[f"{test.rpartition('.')[0]}.zram"]["pageout_time"]
+    return Figure(figures[test]["on_disk_time"].value / zram.value, "share")
+
+
 def with_derived(figures: Figures) -> Figures:
     """Return the figures, and those derived from them."""
     found = {test: dict(named) for test, named in figures.items()}
-    for named in found.values():
+    for test, named in found.items():
         for name, derive in DERIVED.items():
             with contextlib.suppress(KeyError, ZeroDivisionError):
                 named[name] = derive(named)
+        with contextlib.suppress(KeyError, ZeroDivisionError):
+            named["over_zram"] = over_zram(figures, test)
     return found
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from bench import cases, kernels, plain_text, report, results, root
-from bench.cases import CASES, COUNT, ROOT, Case
+from bench import cases, kernels, plain_text, report, results, root, throttle
+from bench.cases import CASES, COUNT, ROOT, SWAP, Case
 from bench.guest import Guest
 from bench.results import Boots
 from scripts.arguments import at_least_one
@@ -81,6 +81,12 @@ def check_memory(pending: Sequence[Job]) -> None:
             raise UserError(f"{case.name} needs a machine with {need} GiB of memory", "leave it out: ONLY=...")
 
 
+def find_throttle(pending: Sequence[Job]) -> None:
+    """Find the limits of the swap disk, before any results are looked up: they are for a disk with these limits."""
+    if any(job.case.disk == SWAP for job in pending):
+        throttle.find()
+
+
 def workers(pending: Sequence[Job]) -> int:
     """Return how many guests of these jobs may run at once: one per processor, within half of the memory."""
     largest = max((job.case.memory_mib for job in pending), default=1)
@@ -114,7 +120,8 @@ class Bench:
 
     def guest(self, case: Case) -> Guest:
         if case.name not in self.guests:
-            self.guests[case.name] = Guest(case, root.path() if case.disk == ROOT else None)
+            disk = root.path() if case.disk == ROOT else None
+            self.guests[case.name] = Guest(case, disk, throttle.options() if case.disk == SWAP else "")
         return self.guests[case.name]
 
     def key(self, case: Case, kernel: str) -> str:
@@ -207,6 +214,7 @@ def command() -> None:
         print(plan(pending))
         return
     check_memory(pending)
+    find_throttle(pending)
     bench = Bench()
     left = [job for job in pending if given.force or not bench.measured(job)]
     say(f"bench: {len(pending) - len(left)} of {len(pending)} jobs are done, {total(left) / 60:.0f} minutes left")

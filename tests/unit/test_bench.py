@@ -257,3 +257,11 @@ def test_memory_given_back_is_shown_per_processor_time() -> None:
     found = ratios.with_derived({"t": named, "u": {**named, "given_back": Figure(0, "thps")}})
     assert found["t"]["freed_by_cpu"] == Figure(400 * 4096 / 4e-3, "bytes/s")
     assert "freed_by_cpu" not in found["u"]
+
+
+def test_a_disk_is_compared_with_zram() -> None:
+    zram, disk = {"pageout_time": Figure(2.0, "s")}, {"pageout_time": Figure(3.0, "s"), "on_disk_time": Figure(19, "s")}
+    found = ratios.with_derived({"best.zram": zram, "best.disk": disk})
+    assert found["best.disk"]["over_zram"] == Figure(9.5, "share")
+    assert "over_zram" not in found["best.zram"]
+    assert "over_zram" not in ratios.with_derived({"best.disk": disk})["best.disk"]

@@ -146,6 +146,12 @@ def test_a_goal_can_be_a_part_of_what_was_measured_before() -> None:
         assert (outcome.verdict, outcome.found and outcome.found.median) == (verdict, value / 2000)
 
 
+def test_what_is_swapped_out_whole_or_split_has_the_same_goals_and_the_shipped_one_comes_first() -> None:
+    whole, split = ([goal for goal in GOALS if goal.case.startswith(f"zero_drop.{how}")] for how in ("whole", "split"))
+    assert [(goal.test, goal.figure) for goal in whole] == [(goal.test, goal.figure) for goal in split]
+    assert GOALS.index(whole[-1]) < GOALS.index(split[0])
+
+
 # The baseline
 
 
