@@ -44,8 +44,14 @@ int bench_thps(void)
 
 void figure(const char *name, double value, const char *unit)
 {
-	int decimals = !strcmp(unit, "s") ? 10 : !strcmp(unit, "ns") ? 1 : 0;
+	int decimals = 0;
 
+	if (!strcmp(unit, "s"))
+		decimals = 10;
+	else if (!strcmp(unit, "share"))
+		decimals = 4;
+	else if (!strcmp(unit, "ns"))
+		decimals = 1;
 	note("%s: %s %.*f %s", present_test->name, name, decimals, value, unit);
 }
 
@@ -160,6 +166,23 @@ struct area area_scatter(int thps, int live_pages, long offset)
 						  (size_t)offset] = 1;
 		}
 	return area;
+}
+
+/* --- the shrinker --- */
+
+void need_shrinker(void)
+{
+	if (!knob_exists("shrink_underused"))
+		skip("no shrinker for underused huge pages");
+	set_threshold(USUAL_THRESHOLD);
+}
+
+struct spent scan(void)
+{
+	struct spent spent = clock_start();
+
+	queue_scan(DEFERRED_SCAN_ALL);
+	return clock_stop(spent);
 }
 
 /* --- swap --- */

@@ -7,8 +7,8 @@
  *
  *	# TEST: NAME VALUE UNIT
  *
- * Units: s is elapsed time, ns is processor time; bytes, pages (of 4 KiB), thps
- * and count. Timed work has two figures: WHAT_time in s, and WHAT_cpu in ns, the
+ * Units: s is elapsed time, ns is processor time; bytes, pages (of 4 KiB), thps,
+ * count, and share, a ratio. Timed work has two figures: WHAT_time in s, and WHAT_cpu in ns, the
  * processor time of all processes and kernel threads of the machine.
  *
  * The first run of anything in a boot takes longer: the kernel allocates memory of
@@ -71,6 +71,11 @@ void sample(bool on);
 #define ANYWHERE	(-1L)
 
 struct area area_scatter(int thps, int live_pages, long offset);
+
+/* --- the shrinker: its threshold, and a pass over the test's whole queue --- */
+
+void need_shrinker(void);
+struct spent scan(void);
 
 /* --- swap --- */
 

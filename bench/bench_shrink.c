@@ -27,21 +27,6 @@ static long memory_pages(void)
 	return cgroup_number("memory.current") / (long)PAGE_SIZE;
 }
 
-static struct spent scan(void)
-{
-	struct spent spent = clock_start();
-
-	queue_scan(DEFERRED_SCAN_ALL);
-	return clock_stop(spent);
-}
-
-static void need_shrinker(void)
-{
-	if (!knob_exists("shrink_underused"))
-		skip("no shrinker for underused huge pages");
-	set_threshold(USUAL_THRESHOLD);
-}
-
 /* Returns how many of the pages before were freed. */
 static long figure_given_back(const struct area *area, long before)
 {

@@ -15,6 +15,7 @@ from scripts.console import UserError
 WALL, COUNT = "wall", "count"
 # A disk to swap to, or one with a distribution on it.
 SWAP, ROOT = "swap", "root"
+BEST_ZRAM, BEST_DISK = "best.zram", "best.disk"
 LIVE = ("best", "worst", *(f"live_{pages}" for pages in (1, 16, 64, 102, 103, 256, 512)))
 CHECKED = ("sparse_1", "sparse_40", "sparse_102", "dense_103", "dense_256", "dense_512", "dense_512_last")
 THRESHOLDS = (0, 128, 256, 384, 409, 430, 450, 460, 465, 470, 471, 472, 480, 490, 500, 511)
@@ -24,6 +25,10 @@ FRAGMENTED = (
 )
 # Counting instructions is slow, so these cases work on less memory.
 SMALLER = (("BENCH_MIB", "16"),)
+# Huge pages that stay, and who reclaims past them: one process, or four at once.
+KINDS = ("pinned", "mlocked", "used")
+QUEUE_FIGURES = ("growth", "given_back", "split", "refused")
+QUEUED = tuple(f"{what}_{kind}" for what in ("pass", "reclaim", "four") for kind in KINDS)
 # The test asks for a fifth of memory in huge pages: fewer would come from the same blocks every time.
 FRAGMENTING = (("BENCH_ROUNDS", "2"), ("BENCH_MIB", "192"))
 PAIRS = ((THP, STOCK), (THP, UPSTREAM))
@@ -82,18 +87,18 @@ def each(tests: Sequence[str], *kinds: str) -> tuple[str, ...]:
 
 def zero_drop(*, thp_swap: bool, machine: str = WALL) -> Case:
     """Return the case that pages out sparse huge pages: split or whole, counted or timed."""
-    what = "Sparse huge pages are paged out, " + ("whole where possible" if thp_swap else "split")
+    what = "Sparse huge pages are paged out, " + ("whole where possible, as shipped" if thp_swap else "always split")
     timed = Case(
         name=f"zero_drop.{'whole' if thp_swap else 'split'}",
         title=f"{what}: time and pages written",
         program="bench_zero_drop",
         tests=each(LIVE, "zram", "disk"),
-        seconds=6,
-        figures=(*times("pageout", "on_disk", "munmap"), "written", "stored", "rss"),
-        guard=(*times("pageout"), "written", "stored"),
+        seconds=14,
+        figures=(*times("pageout", "on_disk", "munmap"), "over_zram", "written", "stored", "rss"),
+        guard=(*times("pageout", "on_disk"), "written", "stored"),
         thp_swap=thp_swap,
         disk=SWAP,
-        quick=0 if thp_swap else 1,
+        quick=1 if thp_swap else 0,
     )
     if machine == WALL:
         return timed
@@ -137,9 +142,43 @@ def symbols(
     )
 
 
+def queue(*, machine: str) -> Case:
+    """Return the case of long queues in one cgroup: counted or timed."""
+    counted = machine == COUNT
+    return Case(
+        name="queue.count" if counted else "queue",
+        title="Reclaim past 600 and 6,000 huge pages that stay: " + ("instructions" if counted else "time"),
+        program="bench_queue",
+        tests=QUEUED,
+        seconds=240,
+        figures=(*(processor if counted else times)("few", "many", "again", "reclaim_few", "reclaim"), *QUEUE_FIGURES),
+        machine=machine,
+        rounds=1 if counted else 3,
+        extra=True,
+        memory_mib=14336,
+        variables=(("BENCH_MIB", "12000"),),
+    )
+
+
+def queue_cgroups(*, machine: str) -> Case:
+    """Return the case of many cgroups with one huge page each, in which the page cache takes what is left."""
+    counted = machine == COUNT
+    return dataclasses.replace(
+        queue(machine=machine),
+        name="queue.cgroups.count" if counted else "queue.cgroups",
+        title="Files are read while memory is short, beside 2,000 cgroups of one huge page that stays: "
+        + ("instructions" if counted else "time"),
+        tests=tuple(f"cgroups_{kind}" for kind in KINDS),
+        seconds=120,
+        figures=(*(processor if counted else times)("read"), "reclaimed_directly", "reclaimed_by_kswapd", "split"),
+        memory_mib=4608,
+        variables=(("BENCH_MIB", "4000"),),
+    )
+
+
 CASES = (
-    zero_drop(thp_swap=False, machine=COUNT),
     zero_drop(thp_swap=True, machine=COUNT),
+    zero_drop(thp_swap=False, machine=COUNT),
     Case(
         name="shrink.count",
         title="Sparse huge pages are given back, dense ones only checked: instructions",
@@ -164,8 +203,8 @@ CASES = (
         rounds=2,
         variables=SMALLER,
     ),
-    zero_drop(thp_swap=False),
     zero_drop(thp_swap=True),
+    zero_drop(thp_swap=False),
     Case(
         name="shrink",
         title="Sparse huge pages are given back, dense ones only checked: time",
@@ -193,11 +232,22 @@ CASES = (
         rounds=2,
     ),
     Case(
+        name="stacks",
+        title="2,000 thread stacks of 2 MiB with enabled=always, a few pages of each in use",
+        program="bench_stacks",
+        tests=("stacks",),
+        seconds=30,
+        figures=("over_never", "never", "always", "rss", "memory_never", "memory", "reclaim_time"),
+        rounds=2,
+        memory_mib=5120,
+        variables=(("BENCH_MIB", "4000"),),
+    ),
+    Case(
         name="swapin",
         title="Huge pages are paged out whole and touched again",
         program="bench_swapin",
         tests=each(("swapin_sequential", "swapin_random", "swapin_few"), "zram", "disk"),
-        seconds=6,
+        seconds=12,
         figures=(*times("touch", "pageout"), "faults", "read", "huge", "rss"),
         guard=times("touch", "pageout"),
         disk=SWAP,
@@ -245,12 +295,21 @@ CASES = (
         pairs=((THP, STOCK),),
         quick=0,
     ),
+    queue(machine=COUNT),
+    queue(machine=WALL),
+    queue_cgroups(machine=COUNT),
+    queue_cgroups(machine=WALL),
     symbols("sparse", "bench_shrink", "sparse_40", 16, kernels=(THP, UPSTREAM)),
     symbols("dense", "bench_shrink", "dense_512", 256, kernels=(THP, UPSTREAM)),
     symbols("fault", "bench_fault", "fault_1", 64),
     symbols("worst", "bench_zero_drop", "worst.zram", 16, thp_swap=False),
 )
 
+
+# The run of the stock kernel that says how fast the swap disk has to be.
+CALIBRATION = dataclasses.replace(
+    zero_drop(thp_swap=True), name="throttle", tests=(BEST_ZRAM, BEST_DISK), seconds=6, kernels=(STOCK,), pairs=()
+)
 
 # What `--count` measures of the package's kernel: what needs no module and no other kernel.
 COUNTED = ("fault.count", "shrink.count")

@@ -62,13 +62,14 @@ def qemu_version() -> str:
     return done.stdout.splitlines()[0]
 
 
-def machine_of(case: Case, folder: Path, root: Path | None = None) -> Machine:
-    """Return the machine of a case; `root` is the disk with the distribution."""
+def machine_of(case: Case, folder: Path, root: Path | None = None, throttle: str = "") -> Machine:
+    """Return the machine of a case: `root` is the disk with the distribution, `throttle` what limits the swap disk."""
     machine = MACHINES[case.machine]
     words = [machine.kernel_line, *(f"{name}={value}" for name, value in case.variables)]
     devices: tuple[str, ...] = ()
     if case.disk:
-        disk, mode = (root, "readonly=on") if case.disk == ROOT else (folder / "swap.img", "cache=unsafe")
+        swap = (folder / "swap.img", f"cache=unsafe,{throttle}" if throttle else "cache=unsafe")
+        disk, mode = (root, "readonly=on") if case.disk == ROOT else swap
         devices = ("-drive", f"if=none,id=disk,format=raw,{mode},file={disk}", "-device", "virtio-blk-pci,drive=disk")
         words.append(f"BENCH_DISK={DEVICE}")
     return dataclasses.replace(machine, kernel_line=" ".join(words), devices=devices, memory_mib=case.memory_mib)
@@ -84,14 +85,15 @@ def make_swap(disk: Path) -> None:
 class Guest:
     """One case, with everything its boots share."""
 
-    def __init__(self, case: Case, root: Path | None = None) -> None:
+    def __init__(self, case: Case, root: Path | None = None, throttle: str = "") -> None:
         self.case = case
         self.root = root
+        self.throttle = throttle
         self.base, self.mark = binaries.archive(case.binary)
 
     def key(self, kernel: Kernel) -> str:
         """Return a key of what is measured: kernel, program and machine, regardless of where their files are."""
-        machine = machine_of(self.case, Path(), Path(self.root.name) if self.root else None)
+        machine = machine_of(self.case, Path(), Path(self.root.name) if self.root else None, self.throttle)
         parts = [kernel.key, self.mark, qemu_version(), *machine.command(), self.case.program, *self.case.tests]
         if self.case.disk == SWAP:
             parts.append(f"{SWAP_MIB} MiB, written once")
@@ -101,7 +103,7 @@ class Guest:
         """Measure all tests once. The console's log stays in a directory named after case, label and kernel."""
         folder = OUT / "boot" / self.case.name / label / kernel.name
         folder.mkdir(parents=True, exist_ok=True)
-        machine = machine_of(self.case, folder, self.root)
+        machine = machine_of(self.case, folder, self.root, self.throttle)
         if self.case.disk == SWAP:
             make_swap(folder / "swap.img")
         began = time.monotonic()

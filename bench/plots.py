@@ -123,7 +123,7 @@ def scale(panel: Axes, rows: Rows) -> None:
 
 def goals_figure(goals: Rows) -> Figure | None:
     """Return the picture of all goals that are ratios, each divided by its goal."""
-    known = [goal for goal in goals if goal["over"] and goal["most"] and goal["found"]]
+    known = [goal for goal in goals if (goal["over"] or goal["before"]) and goal["most"] and goal["found"]]
     if not known:
         return None
     with matplotlib.rc_context(SETTINGS):

@@ -21,6 +21,9 @@ class Spread:
     least: float
     most: float
 
+    def over(self, other: float) -> Spread:
+        return Spread(self.median / other, self.least / other, self.most / other)
+
 
 def spread(values: Sequence[float]) -> Spread | None:
     return Spread(statistics.median(values), min(values), max(values)) if values else None
@@ -75,13 +78,21 @@ def freed_by_cpu(named: Mapping[str, Figure]) -> Figure:
 DERIVED = {"fault_net": fault_net, "freed_by_cpu": freed_by_cpu}
 
 
+def over_zram(figures: Figures, test: str) -> Figure:
+    """Return how many times as long as on zram a test took on the disk, until all was written."""
+    zram = figures[f"{test.rpartition('.')[0]}.zram"]["pageout_time"]
+    return Figure(figures[test]["on_disk_time"].value / zram.value, "share")
+
+
 def with_derived(figures: Figures) -> Figures:
     """Return the figures, and those derived from them."""
     found = {test: dict(named) for test, named in figures.items()}
-    for named in found.values():
+    for test, named in found.items():
         for name, derive in DERIVED.items():
             with contextlib.suppress(KeyError, ZeroDivisionError):
                 named[name] = derive(named)
+        with contextlib.suppress(KeyError, ZeroDivisionError):
+            named["over_zram"] = over_zram(figures, test)
     return found
 
 

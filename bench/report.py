@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from bench import cases, goals, kernels, page, plain_text, ratios
+from bench import cases, goals, kernels, page, plain_text, ratios, throttle
 from bench.cases import COUNT, Case
 from bench.guest import machine_of, qemu_version
 from bench.kernels import OUT
@@ -32,9 +32,9 @@ STATEMENT = (
     "Software emulation does not show effects of the TLB: neither the benefit of a huge page to the program that uses "
     "it nor the cost of flushing. It has no caches and no memory bandwidth: reading a page costs the same wherever the "
     "page is. It does not show the cost of locks and interrupts that processors share, nor the speed of a real disk: "
-    "the emulated disk is the page cache of this machine. Time on the emulated machine is the time of translated "
-    "instructions. A ratio of two such times applies to a host as far as both kernels execute the same kinds of "
-    "instructions.",
+    "the emulated one is this machine's page cache, slowed down until the stock kernel swaps to zram ten times as "
+    "fast. Time on the emulated machine is the time of translated instructions. A ratio of two such times applies to a "
+    "host as far as both kernels execute the same kinds of instructions.",
 )
 # Units where a nanosecond is an instruction.
 UNITS = {"ns": "instructions", "bytes/s": "bytes per 10⁹ instructions"}
@@ -83,7 +83,7 @@ def missing(case: Case, rounds: Sequence[Boots]) -> list[dict[str, str]]:
 
 
 def machine_line(case: Case) -> str:
-    return shlex.join(machine_of(case, Path(), Path("root.ext4")).command())
+    return shlex.join(machine_of(case, Path(), Path("root.ext4"), throttle.options()).command())
 
 
 def case_entry(case: Case, rounds: Sequence[Boots], rows: Sequence[Row]) -> dict[str, Any]:

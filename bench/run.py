@@ -13,12 +13,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from bench import cases, kernels, plain_text, report, results, root
-from bench.cases import CASES, COUNT, ROOT, Case
+from bench import cases, kernels, plain_text, report, results, root, throttle
+from bench.cases import CASES, COUNT, ROOT, SWAP, Case
 from bench.guest import Guest
 from bench.results import Boots
 from scripts.arguments import at_least_one
 from scripts.console import UserError, main, say, step
+
+# What a machine needs beside its largest guest.
+SPARE_MIB = 1024
 
 
 @dataclass(frozen=True)
@@ -66,14 +69,34 @@ def siblings(job: Job) -> list[Job]:
     return [Job(job.case, number, job.kernels) for number in range(job.case.rounds)]
 
 
-def workers() -> int:
-    """Return how many guests may run at once: one per processor, within half of the memory."""
-    memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
-    return max(1, min(os.cpu_count() or 1, memory_mib // 2 // max(case.memory_mib for case in CASES)))
+def memory_mib() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+def check_memory(pending: Sequence[Job]) -> None:
+    """Refuse to start a guest that this machine has no room for."""
+    for case in dict.fromkeys(job.case for job in pending):
+        if case.memory_mib + SPARE_MIB > memory_mib():
+            need = -(-(case.memory_mib + SPARE_MIB) // 1024)
+            raise UserError(f"{case.name} needs a machine with {need} GiB of memory", "leave it out: ONLY=...")
+
+
+def find_throttle(pending: Sequence[Job]) -> None:
+    """Find the limits of the swap disk, before any results are looked up: they are for a disk with these limits."""
+    if any(job.case.disk == SWAP for job in pending):
+        throttle.find()
+
+
+def workers(pending: Sequence[Job]) -> int:
+    """Return how many guests of these jobs may run at once: one per processor, within half of the memory."""
+    largest = max((job.case.memory_mib for job in pending), default=1)
+    return max(1, min(os.cpu_count() or 1, memory_mib() // 2 // largest))
 
 
 def total(pending: Sequence[Job]) -> float:
-    return sum(seconds(job) / (workers() if job.case.machine == COUNT else 1) for job in pending)
+    counted = [job for job in pending if job.case.machine == COUNT]
+    timed = [job for job in pending if job.case.machine != COUNT]
+    return sum(map(seconds, counted)) / workers(counted) + sum(map(seconds, timed))
 
 
 def plan(pending: Sequence[Job]) -> str:
@@ -97,7 +120,8 @@ class Bench:
 
     def guest(self, case: Case) -> Guest:
         if case.name not in self.guests:
-            self.guests[case.name] = Guest(case, root.path() if case.disk == ROOT else None)
+            disk = root.path() if case.disk == ROOT else None
+            self.guests[case.name] = Guest(case, disk, throttle.options() if case.disk == SWAP else "")
         return self.guests[case.name]
 
     def key(self, case: Case, kernel: str) -> str:
@@ -139,7 +163,7 @@ class Bench:
     def run(self, pending: Sequence[Job]) -> None:
         self.prepare(pending)
         counted = [job for job in pending if job.case.machine == COUNT]
-        with ThreadPoolExecutor(workers()) as pool:
+        with ThreadPoolExecutor(workers(counted)) as pool:
             try:
                 for _ in pool.map(self.measure, counted):
                     pass
@@ -189,6 +213,8 @@ def command() -> None:
     if given.plan:
         print(plan(pending))
         return
+    check_memory(pending)
+    find_throttle(pending)
     bench = Bench()
     left = [job for job in pending if given.force or not bench.measured(job)]
     say(f"bench: {len(pending) - len(left)} of {len(pending)} jobs are done, {total(left) / 60:.0f} minutes left")

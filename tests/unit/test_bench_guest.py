@@ -67,6 +67,8 @@ def test_a_guest_gets_its_disk_and_the_size_of_the_work() -> None:
     line = guest.machine_of(by_name("zero_drop.split"), Path("/x")).command()
     assert "if=none,id=disk,format=raw,cache=unsafe,file=/x/swap.img" in line
     assert line[-1].endswith(" BENCH_DISK=/dev/vda")
+    line = guest.machine_of(by_name("swapin"), Path("/x"), throttle="throttling.bps-total=9").command()
+    assert "if=none,id=disk,format=raw,cache=unsafe,throttling.bps-total=9,file=/x/swap.img" in line
     root = guest.machine_of(by_name("programs"), Path("/x"), Path("/y.ext4")).command()
     assert "if=none,id=disk,format=raw,readonly=on,file=/y.ext4" in root
     assert guest.machine_of(by_name("shrink.count"), Path("/x")).command()[-1].endswith(" BENCH_MIB=16")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.dom.minidom
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,17 +121,32 @@ def test_a_goal_is_about_a_measured_figure(goal: goals.Goal) -> None:
 
 @pytest.mark.parametrize(("thp", "verdict"), [(49.0, MET), (50.0, MET), (51.0, MISSED), (None, UNKNOWN)])
 def test_the_median_decides_about_a_goal(thp: float | None, verdict: str) -> None:
-    goal = GOALS[0]
+    goal = replace(GOALS[0], most=0.5)
     row = Row(goal.case, goal.test, goal.figure, "ns", {THP: [thp], UPSTREAM: [100.0]})
     assert goals.evaluate(goal, [row]).verdict == verdict
 
 
 def test_a_goal_can_be_a_value() -> None:
-    goal = next(goal for goal in GOALS if not goal.over)
+    goal = next(goal for goal in GOALS if not goal.over and not goal.before)
     for value, verdict in ((1.0, MET), (0.0, MISSED)):
         assert (
             goals.evaluate(goal, [Row(goal.case, goal.test, goal.figure, "count", {THP: [value]})]).verdict == verdict
         )
+
+
+def test_a_goal_can_be_a_part_of_what_was_measured_before() -> None:
+    goal = goals.Goal("less", "shrink.count", "dense_103", "per_thp_cpu", before=2000, most=0.1)
+    assert goal.wish == "at most 0.1 of 2,000"
+    for value, verdict in ((200.0, MET), (201.0, MISSED)):
+        row = Row(goal.case, goal.test, goal.figure, "ns", {THP: [value, value], UPSTREAM: [1.0, 1.0]})
+        outcome = goals.evaluate(goal, [row])
+        assert (outcome.verdict, outcome.found and outcome.found.median) == (verdict, value / 2000)
+
+
+def test_what_is_swapped_out_whole_or_split_has_the_same_goals_and_the_shipped_one_comes_first() -> None:
+    whole, split = ([goal for goal in GOALS if goal.case.startswith(f"zero_drop.{how}")] for how in ("whole", "split"))
+    assert [(goal.test, goal.figure) for goal in whole] == [(goal.test, goal.figure) for goal in split]
+    assert GOALS.index(whole[-1]) < GOALS.index(split[0])
 
 
 def test_every_case_is_in_the_report_of_all() -> None:
