@@ -71,7 +71,7 @@ def count_regressions(report: Mapping[str, Any], stored: Mapping[str, Any]) -> l
     """Return a line for each instruction count that has risen or was not measured."""
     known = stored.get("counts")
     if not known:
-        raise UserError(f"{STORED} has no instruction counts", "python3 -m bench.baseline --count --store")
+        raise UserError(f"{STORED} has no instruction counts", "build/venv/bin/python -m bench.baseline --count --store")
     now, values, compiler = compare.counts(report), known["values"], report["machine"]["compiler"]
     missing = compare.unmeasured_counts(now, values)
     if compiler == known["compiler"]:
@@ -118,7 +118,7 @@ def command() -> None:
     if given.store:
         (store_counts if given.count else store)(report)
         return
-    stored = load(STORED, "python3 -m bench.baseline --store, after a good run")
+    stored = load(STORED, "build/venv/bin/python -m bench.baseline --store, after a good run")
     done = check_counts(report, stored) if given.count else check(report, stored, given.quick)
     say(f"bench-check: {done}")
 
