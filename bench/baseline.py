@@ -71,7 +71,8 @@ def count_regressions(report: Mapping[str, Any], stored: Mapping[str, Any]) -> l
     """Return a line for each instruction count that has risen or was not measured."""
     known = stored.get("counts")
     if not known:
-        raise UserError(f"{STORED} has no instruction counts", "build/venv/bin/python -m bench.baseline --count --store")
+        hint = "build/venv/bin/python -m bench.baseline --count --store"
+        raise UserError(f"{STORED} has no instruction counts", hint)
     now, values, compiler = compare.counts(report), known["values"], report["machine"]["compiler"]
     missing = compare.unmeasured_counts(now, values)
     if compiler == known["compiler"]:
