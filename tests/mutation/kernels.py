@@ -1,6 +1,6 @@
 """Build the kernel of a mutant, boot it directly with some selftests, and keep their results.
 
-A result is kept for as long as neither the source of that kernel nor a selftest changes.
+A result is kept for as long as neither the source of that kernel nor that of the test changes.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab import direct_boot, splats
 from lab.direct_boot import CONFIG, Machine
 from lab.kernel_build import Place, merged
-from scripts import files, series
+from scripts import files, series, tested
 from scripts.console import BUILD, ROOT, UserError, run_logged
 from tests.kernel import lockdep
 from tests.mutation.mutants import LOCKDEP
@@ -116,8 +116,7 @@ class Runner:
         self.program_of = program_of
         self.base = direct_boot.base_archive(programs(), WORK)
         self.results = self.read()
-        self.inputs = self.digest()
-        self.built = ""
+        self.inputs = self.digests()
 
     def read(self) -> dict[tuple[str, str], Result]:
         if not RESULTS.exists():
@@ -129,53 +128,48 @@ class Runner:
         results = [asdict(result) for _, result in sorted(self.results.items())]
         files.replace(RESULTS, json.dumps({"results": results}, indent=2) + "\n")
 
-    def digest(self) -> str:
-        total = hashlib.sha256(CONFIG.read_bytes() + lockdep.EXTRA.read_bytes() + direct_boot.INIT.read_bytes())
-        for path in sorted(SELFTESTS.iterdir()):
-            total.update(path.read_bytes() if path.suffix in (".c", ".h") else b"")
-        return total.hexdigest()
+    def digests(self) -> dict[str, str]:
+        """Name what each program is made of and run with."""
+        names = set(self.program_of.values())
+        sources = [path for path in sorted(SELFTESTS.iterdir()) if path.suffix in (".c", ".h")]
+        shared = [CONFIG, lockdep.EXTRA, direct_boot.INIT, *(path for path in sources if path.stem not in names)]
+        base = hashlib.sha256(b"".join(path.read_bytes() for path in shared)).hexdigest()
+        return {path.stem: f"{base}{path.read_text()}" for path in sources if path.stem in names}
 
-    def key(self) -> str:
-        """Name what is about to be tested: the source as it is, and the tests."""
+    def keys(self, tests: Sequence[str]) -> dict[str, str]:
+        """Name what is about to be tested: the source as it is, and each test."""
         self.tree.git("add", "--update", where=SOURCE)
         source = self.tree.git("write-tree", where=SOURCE)
-        return hashlib.sha256(f"{source}{self.inputs}".encode()).hexdigest()[:16]
+        return {test: tested.key(source, self.inputs[self.program_of[test]]) for test in tests}
 
     def run(self, slug: str, tests: Sequence[str], kind: Flavour, most: int, enough: Callable[[Result], bool]) -> None:
         """Run each test on the kernel in the source, at most so many times, until a result of it is enough."""
-        key = self.key()
+        # In the order in which the programs run them, whatever order they are named in.
+        keys = self.keys([test for test in self.program_of if test in tests])
 
-        def left() -> list[str]:
-            # In the order in which the programs run them, whatever order they are named in.
-            results = [(test, self.results.get((slug, test))) for test in self.program_of if test in tests]
-            return [
-                test
-                for test, result in results
-                if result is None or result.key != key or not (enough(result) or result.runs >= most)
-            ]
+        def settled(test: str) -> bool:
+            result = self.results.get((slug, test))
+            return result is not None and result.key == keys[test] and (enough(result) or result.runs >= most)
 
-        while missing := left():
-            image = self.image(slug, kind, key)
+        image = None
+        while missing := [test for test in keys if not settled(test)]:
+            image = image or self.image(slug, kind)
             for group in self.groups(missing):
                 while group:
-                    group = self.boot(image, slug, group, kind, key)
+                    group = self.boot(image, slug, group, kind, keys)
 
-    def image(self, slug: str, kind: Flavour, key: str) -> Path:
+    def image(self, slug: str, kind: Flavour) -> Path:
         """Build the kernel in the source; stop if Kconfig grants less than is requested."""
-        image = WORK / f"bzImage-{slug}"
-        if self.built != f"{slug} {key}":
-            refused = kind.place.configure(kind.config)
-            if refused:
-                raise UserError(f"{kind.config} asks for {refused[0]}, Kconfig does not grant it", "fix that file")
-            shutil.copyfile(kind.place.image(slug), image)
-            self.built = f"{slug} {key}"
-        return image
+        refused = kind.place.configure(kind.config)
+        if refused:
+            raise UserError(f"{kind.config} asks for {refused[0]}, Kconfig does not grant it", "fix that file")
+        return kind.place.image(slug)
 
     def groups(self, tests: Sequence[str]) -> list[list[str]]:
         alone = [test for test in tests if self.program_of[test] == ALONE]
         return [group for group in ([test for test in tests if test not in alone], alone) if group]
 
-    def boot(self, image: Path, slug: str, tests: list[str], kind: Flavour, key: str) -> list[str]:
+    def boot(self, image: Path, slug: str, tests: list[str], kind: Flavour, keys: Mapping[str, str]) -> list[str]:
         """Run tests in one machine; return those that did not run because an earlier one killed the kernel."""
         selected: dict[str, list[str]] = {}
         for test in tests:
@@ -188,8 +182,8 @@ class Runner:
         for test, verdict in found.items():
             if test not in lost[1:]:
                 old = self.results.get((slug, test))
-                runs = old.runs + 1 if old and old.key == key else 1
-                complaint = during.get(test, last)
-                self.results[slug, test] = Result(slug, test, key, verdict.verdict, verdict.reason, complaint, runs)
+                runs = old.runs + 1 if old and old.key == keys[test] else 1
+                said = (verdict.verdict, verdict.reason, during.get(test, last))
+                self.results[slug, test] = Result(slug, test, keys[test], *said, runs)
         self.write()
         return lost[1:]
