@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from scripts import check_headers, files, lock, series
@@ -24,22 +24,24 @@ many runs the test was seen to fail.
 
 
 def without(text: str) -> dict[str, str]:
-    """Read `test: reason` lines; # begins a comment."""
+    """Read `name: reason` lines; # begins a comment."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     pairs = [line.partition(": ") for line in lines]
     bad = next((line for line, (_, _, reason) in zip(lines, pairs) if not reason.strip()), "")
     if bad:
-        raise UserError(f"{WITHOUT.name}: '{bad}' gives no reason", "write 'test: reason'")
+        raise UserError(f"{WITHOUT.name}: '{bad}' gives no reason", "write 'name: reason'")
     return {name: reason for name, _, reason in pairs}
 
 
-def gaps(every: Iterable[Mutant], reasons: Mapping[str, str], required: Iterable[str]) -> list[str]:
-    """Return what keeps the table from being complete: each required test has a mutant, or a reason to have none."""
-    shown = {test for mutant in every for test in mutant.tests}
-    known = set(required)
-    found = [f"{test} fails on no mutant, and no reason says why" for test in sorted(known - shown - set(reasons))]
-    found += [f"{test} fails on a mutant, so it needs no reason" for test in sorted(shown & set(reasons))]
-    return found + [f"{test} is no required test" for test in sorted(set(reasons) - known)]
+def gaps(every: Iterable[Mutant], reasons: Mapping[str, str], known: Collection[str]) -> list[str]:
+    """Return what keeps the table from being complete: each name is in a mutant, or has a reason to be in none.
+
+    Names are required tests, and rows of the table in patches/README.md.
+    """
+    shown = {name for mutant in every for name in (*mutant.tests, *mutant.ids)}
+    found = [f"{name} is in no mutant, and no reason says why" for name in sorted(set(known) - shown - set(reasons))]
+    found += [f"{name} is in a mutant, so it needs no reason" for name in sorted(shown & set(reasons))]
+    return found + [f"{name} is no required test, and no row" for name in sorted(set(reasons) - set(known))]
 
 
 def code(text: str) -> str:
@@ -69,7 +71,7 @@ def page(every: Sequence[Mutant], reasons: Mapping[str, str], patches: Sequence[
             head = ["| hazard | mutant | test | fails by |", "|---|---|---|---|"]
             title = series.subject(patch)
             parts.append("\n".join([f"## {patch.stem}", "", f"{title}.", "", *head, *mine]) + "\n")
-    head = ["## Tests without a mutant", "", "| test | why |", "|---|---|"]
+    head = ["## Tests and rows without a mutant", "", "| test or row | why |", "|---|---|"]
     parts.append("\n".join([*head, *(f"| {code(test)} | {reason} |" for test, reason in reasons.items())]) + "\n")
     return "\n".join(parts)
 
@@ -81,7 +83,7 @@ def present() -> str:
     reasons = without(WITHOUT.read_text())
     required = check_headers.test_names(check_headers.REQUIRED)
     ids = check_headers.pitfall_ids(check_headers.PITFALLS)
-    wrong = [*mutants.problems(every, patches.patches(), required, ids), *gaps(every, reasons, required)]
+    wrong = [*mutants.problems(every, patches.patches(), required, ids), *gaps(every, reasons, required | ids)]
     if wrong:
         hint = f"fix the mutants, the patches or {WITHOUT}"
         raise UserError("\n".join(["the table is wrong:", *wrong]), hint)

@@ -332,9 +332,9 @@ def test_each_required_test_has_a_mutant_or_a_reason() -> None:
     every = [Mutant(Path("x.patch"), "x", ("first",), (FAILURE,))]
     assert hazards.gaps(every, {"b.one": "no swap"}, ["a.one", "b.one"]) == []
     assert hazards.gaps(every, {"a.one": "x", "c.one": "y"}, ["a.one", "b.one"]) == [
-        "b.one fails on no mutant, and no reason says why",
-        "a.one fails on a mutant, so it needs no reason",
-        "c.one is no required test",
+        "b.one is in no mutant, and no reason says why",
+        "a.one is in a mutant, so it needs no reason",
+        "c.one is no required test, and no row",
     ]
 
 
