@@ -16,7 +16,7 @@ export PYTEST_ADDOPTS := -o cache_dir=build/cache/pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests lockdep static collection package hosts hosts-full tuned tools flavours fleet fleet-full fleet-scale molecule releases series-check mutation bench bench-check check check-full clean
+.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests lockdep static collection package hosts hosts-full tuned tools flavours fleet fleet-full fleet-scale molecule releases series-check mutation hazards bench bench-check check check-full clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -112,8 +112,12 @@ releases: deps rpms image ## two releases side by side in a virtual host, and re
 series-check: deps tree ## compile every prefix of the series for each variant: THP off, MEMCG off, i386, arm64 (CHANGED=1: what changed)
 	@$(PYTHON) -m scripts.series_check $(if $(CHANGED),--changed --variant thp-off$(comma)memcg-off) $(if $(RECORD),--record)
 
-mutation: deps tree ## the selftests a patch names fail without it (PATCH=SLUG: for that one; CHANGED=1: for those that changed)
-	@$(PYTHON) -m tests.mutation.run $(if $(CHANGED),--changed) $(if $(RECORD),--record) $(PATCH)
+# TIMES=10: only count in how many of ten runs the tests fail.
+mutation: deps tree ## the selftests fail on each mutant (MUTANT=NAME: on that; PATCH=SLUG: on those it guards against; CHANGED=1)
+	@$(PYTHON) -m tests.mutation.run $(if $(CHANGED),--changed) $(if $(RECORD),--record) $(if $(TIMES),--times $(TIMES)) $(if $(PATCH),--patch $(PATCH)) $(if $(MUTANT),-- $(MUTANT))
+
+hazards: ## write docs/hazards.md from the mutants of the series
+	@$(PYTHON) -m tests.mutation.hazards
 
 # ONLY=CASE or ONLY=CASE:TEST measures that alone, FORCE=1 what was measured before, ROUNDS=9 that often; PLAN=1 says what would run.
 BENCH = $(if $(QUICK),--quick) $(if $(COUNT),--count) $(if $(ONLY),--only '$(ONLY)') $(if $(FORCE),--force) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PLAN),--plan)

@@ -132,6 +132,7 @@ def run(
         finally:
             qemu.kill()
             qemu.wait()
+            initrd.unlink()  # as large as all programs
     return console
 
 

@@ -82,8 +82,6 @@ class Series:
                 title = subject(path)
                 path.unlink()
                 changes.append(f"{path.name} was removed, no commit has its subject: {title}")
-                if (self.folder / "undo" / path.name).exists():
-                    changes.append(f"undo/{path.name} belongs to no patch now: rename it or delete it")
         for name, content in new.items():
             path = self.folder / name
             if not path.exists() or path.read_bytes() != content:

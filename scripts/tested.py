@@ -27,7 +27,12 @@ def diff(patch: Path) -> str:
     """Return what a patch changes, without its header and without what depends on the patches before it."""
     text = patch.read_text()
     start = DIFF.search(text)
-    return HUNK.sub("@@", BLOBS.sub("", text[start.start() if start else 0 :]))
+    return lasting(text[start.start() if start else 0 :])
+
+
+def lasting(text: str) -> str:
+    """Return a diff without what depends on the rest of its files."""
+    return HUNK.sub("@@", BLOBS.sub("", text))
 
 
 def files(patch: Path) -> set[str]:
@@ -43,7 +48,7 @@ def key(*parts: str) -> str:
 
 
 class Record:
-    """The keys of the patches that have passed one kind of test."""
+    """The keys of the patches, or mutants, that have passed one kind of test."""
 
     def __init__(self, series: Path, kind: str) -> None:
         self.path = series / NAME
@@ -61,14 +66,14 @@ class Record:
         replace(self.path, json.dumps(kinds, indent=1, sort_keys=True) + "\n")
 
     def changed(self, keys: Mapping[str, str]) -> list[str]:
-        """Return the patches that have not passed as they are, and print why each of them has to be tested."""
+        """Return what has not passed as it is, and print why each has to be tested."""
         have = self.read()
         slugs = [slug for slug, value in keys.items() if have.get(slug) != value]
         for slug in slugs:
             why = "has changed since it was tested" if slug in have else "has not been tested"
             say(f"{self.kind}: {slug} {why}, by {self.path.parent.name}/{NAME}")
         if not slugs:
-            say(f"{self.kind}: nothing to do, {len(keys)} patches are as they were tested, by {self.path}")
+            say(f"{self.kind}: nothing to do, all {len(keys)} are as they were tested, by {self.path}")
         return slugs
 
 

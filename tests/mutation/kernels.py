@@ -1,73 +1,89 @@
 """Build the kernel of a mutant, boot it directly with some selftests, and keep their results.
 
-A result is kept for as long as neither the source of that kernel nor a selftest changes.
+A result is kept for as long as neither the source of that kernel nor that of the test changes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lab import direct_boot
-from lab.direct_boot import CONFIG
-from lab.kernel_build import Place
-from scripts import files, series
+from lab import direct_boot, splats
+from lab.direct_boot import CONFIG, Machine
+from lab.kernel_build import Place, merged
+from scripts import files, series, tested
 from scripts.console import BUILD, ROOT, UserError, run_logged
+from tests.kernel import lockdep
+from tests.mutation.mutants import LOCKDEP
 from tests.verdicts import read_console
 
 WORK = BUILD / "mutation"
 SOURCE = WORK / "src"
-KERNEL = WORK / "kernel"
 TESTS = WORK / "tests"
 RESULTS = WORK / "results.json"
 SELFTESTS = ROOT / "tests" / "selftests"
-BUILDS = Place(SOURCE, KERNEL, BUILD / "logs" / "mutation-build.log")
-# Takes the place of a patch's slug. No patch has it: slugs are written with hyphens.
+# Takes the place of a mutant's slug. No mutant has it: slugs are written with hyphens.
 WHOLE = "whole_series"
 # They want the machine for themselves.
 ALONE = "thp_memcg_v1"
 # More than any test takes in emulation.
 TEST_LIMIT = 120.0
+# Down to warnings, and the notice of the kernel's version, without which no log is searched.
+LINE = "numa=fake=2 loglevel=6"
+RESULT = re.compile(r"^(?:not )?ok \d+ (\S+)")
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one test did on one kernel: the mutant of a patch, or the whole series."""
+    """What one test said on one kernel, a mutant's or the whole series', the last time it ran there."""
 
     slug: str
     test: str
     key: str
     verdict: str
     reason: str
+    # The first splat during the test.
+    complaint: str = ""
+    runs: int = 1
 
-    @property
-    def holds(self) -> bool:
-        return self.verdict == ("pass" if self.slug == WHOLE else "fail")
+
+@dataclass(frozen=True)
+class Flavour:
+    """How kernels with certain needs are built and booted."""
+
+    place: Place
+    config: Path
+    machine: Machine
+    slow: int = 1
 
 
-def build_image(name: str) -> Path:
-    """Build the kernel from what is in the source now; stop if Kconfig grants less than is requested."""
-    refused = BUILDS.configure(CONFIG)
-    if refused:
-        raise UserError(f"{CONFIG} asks for {refused[0]}, Kconfig does not grant it", "fix that file")
-    image = WORK / f"bzImage-{name}"
-    shutil.copyfile(BUILDS.image(name), image)
-    return image
+def flavour(needs: str) -> Flavour:
+    if needs == LOCKDEP:
+        config = merged(WORK / "lockdep.config", CONFIG, lockdep.EXTRA)
+        line = f"{LINE} THP_TEST_SLOW={lockdep.SLOW}"
+        return Flavour(place("kernel-lockdep"), config, Machine(kernel_line=line), lockdep.SLOW)
+    return Flavour(place("kernel"), CONFIG, Machine(kernel_line=LINE))
+
+
+def place(name: str) -> Place:
+    return Place(SOURCE, WORK / name, BUILD / "logs" / f"mutation-{name}.log")
 
 
 def build_tests() -> dict[str, str]:
     """Build the selftests; return the program of each test."""
-    BUILDS.make(["headers"], "kernel headers")
+    kernel = flavour("").place
+    kernel.make(["headers"], "kernel headers")
     inside = SOURCE / "tools" / "testing" / "selftests" / "thp"
     shutil.rmtree(inside, ignore_errors=True)
     shutil.copytree(SELFTESTS, inside)
     shutil.rmtree(TESTS, ignore_errors=True)
     command = ["make", "-s", "-C", str(inside.parent), "TARGETS=thp", "install", f"INSTALL_PATH={TESTS}"]
-    command += [f"KHDR_INCLUDES=-isystem {KERNEL / 'usr' / 'include'}", f"O={WORK / 'selftests'}"]
+    command += [f"KHDR_INCLUDES=-isystem {kernel.objects / 'usr' / 'include'}", f"O={WORK / 'selftests'}"]
     run_logged(command, BUILD / "logs" / "mutation-tests.log", "selftests", "fix what the log says")
     shutil.rmtree(inside)
     return {test: path.name for path in programs() for test in direct_boot.listed(path)}
@@ -75,6 +91,21 @@ def build_tests() -> dict[str, str]:
 
 def programs() -> list[Path]:
     return sorted(path for path in (TESTS / "thp").iterdir() if path.name.startswith("thp_"))
+
+
+def complaints(lines: Sequence[str]) -> tuple[dict[str, str], str]:
+    """Return the first splat during each test that has a result, and the first one after the last result."""
+    found = splats.scan("\n".join(lines), splats.allowed())
+    at = {splat.line: splat.text for splat in found}
+    during: dict[str, str] = {}
+    first = ""
+    for number, line in enumerate(lines, 1):
+        first = first or at.get(number, "")
+        match = RESULT.match(line)
+        if match:
+            during[match[1]] = first
+            first = ""
+    return during, first
 
 
 class Runner:
@@ -85,7 +116,8 @@ class Runner:
         self.program_of = program_of
         self.base = direct_boot.base_archive(programs(), WORK)
         self.results = self.read()
-        self.inputs = self.digest()
+        self.inputs = self.digests()
+        self.configured: set[Path] = set()
 
     def read(self) -> dict[tuple[str, str], Result]:
         if not RESULTS.exists():
@@ -97,45 +129,64 @@ class Runner:
         results = [asdict(result) for _, result in sorted(self.results.items())]
         files.replace(RESULTS, json.dumps({"results": results}, indent=2) + "\n")
 
-    def digest(self) -> str:
-        total = hashlib.sha256(CONFIG.read_bytes() + direct_boot.INIT.read_bytes())
-        for path in sorted(SELFTESTS.iterdir()):
-            total.update(path.read_bytes() if path.suffix in (".c", ".h") else b"")
-        return total.hexdigest()
+    def digests(self) -> dict[str, str]:
+        """Name what each program is made of and run with."""
+        names = set(self.program_of.values())
+        sources = [path for path in sorted(SELFTESTS.iterdir()) if path.suffix in (".c", ".h")]
+        shared = [CONFIG, lockdep.EXTRA, direct_boot.INIT, *(path for path in sources if path.stem not in names)]
+        base = hashlib.sha256(b"".join(path.read_bytes() for path in shared)).hexdigest()
+        return {path.stem: f"{base}{path.read_text()}" for path in sources if path.stem in names}
 
-    def key(self) -> str:
-        """Name what is about to be tested: the source as it is, and the tests."""
+    def keys(self, tests: Sequence[str]) -> dict[str, str]:
+        """Name what is about to be tested: the source as it is, and each test."""
         self.tree.git("add", "--update", where=SOURCE)
         source = self.tree.git("write-tree", where=SOURCE)
-        return hashlib.sha256(f"{source}{self.inputs}".encode()).hexdigest()[:16]
+        return {test: tested.key(source, self.inputs[self.program_of[test]]) for test in tests}
 
-    def run(self, slug: str, tests: Sequence[str]) -> None:
-        """Get a result for each test on the kernel in the source."""
-        key = self.key()
+    def run(self, slug: str, tests: Sequence[str], kind: Flavour, most: int, enough: Callable[[Result], bool]) -> None:
+        """Run each test on the kernel in the source, at most so many times, until a result of it is enough."""
         # In the order in which the programs run them, whatever order they are named in.
-        wanted = [test for test in self.program_of if test in tests]
-        left = [test for test in wanted if (slug, test) not in self.results or self.results[slug, test].key != key]
-        if not left:
-            return
-        image = build_image(slug)
-        for group in self.groups(left):
-            while group:
-                group = self.boot(image, slug, group, key)
+        keys = self.keys([test for test in self.program_of if test in tests])
+
+        def settled(test: str) -> bool:
+            result = self.results.get((slug, test))
+            return result is not None and result.key == keys[test] and (enough(result) or result.runs >= most)
+
+        image = None
+        while missing := [test for test in keys if not settled(test)]:
+            image = image or self.image(slug, kind)
+            for group in self.groups(missing):
+                while group:
+                    group = self.boot(image, slug, group, kind, keys)
+
+    def image(self, slug: str, kind: Flavour) -> Path:
+        """Build the kernel in the source; stop if Kconfig grants less than is requested."""
+        if kind.place.objects not in self.configured:
+            refused = kind.place.configure(kind.config)
+            if refused:
+                raise UserError(f"{kind.config} asks for {refused[0]}, Kconfig does not grant it", "fix that file")
+            self.configured.add(kind.place.objects)
+        return kind.place.image(slug)
 
     def groups(self, tests: Sequence[str]) -> list[list[str]]:
         alone = [test for test in tests if self.program_of[test] == ALONE]
         return [group for group in ([test for test in tests if test not in alone], alone) if group]
 
-    def boot(self, image: Path, slug: str, tests: list[str], key: str) -> list[str]:
+    def boot(self, image: Path, slug: str, tests: list[str], kind: Flavour, keys: Mapping[str, str]) -> list[str]:
         """Run tests in one machine; return those that did not run because an earlier one killed the kernel."""
         selected: dict[str, list[str]] = {}
         for test in tests:
             selected.setdefault(self.program_of[test], []).append(test)
-        console = direct_boot.run(image, self.base, selected, WORK / "boot" / slug, TEST_LIMIT * len(tests))
+        limit = TEST_LIMIT * kind.slow * len(tests)
+        console = direct_boot.run(image, self.base, selected, WORK / "boot" / slug, limit, kind.machine)
         found = read_console(console, selected)
+        during, last = complaints(direct_boot.console_lines(console))
         lost = [test for group in selected.values() for test in group if found[test].verdict == "lost"]
         for test, verdict in found.items():
             if test not in lost[1:]:
-                self.results[slug, test] = Result(slug, test, key, verdict.verdict, verdict.reason)
+                old = self.results.get((slug, test))
+                runs = old.runs + 1 if old and old.key == keys[test] else 1
+                said = (verdict.verdict, verdict.reason, during.get(test, last))
+                self.results[slug, test] = Result(slug, test, keys[test], *said, runs)
         self.write()
         return lost[1:]

@@ -219,8 +219,6 @@ def test_a_chosen_name_is_kept(toy: Toy) -> None:
 def test_a_reworded_subject_gets_a_new_file_and_says_so(toy: Toy, capsys: pytest.CaptureFixture[str]) -> None:
     two_commits(toy)
     toy.refresh()
-    (toy.series.folder / "undo").mkdir()
-    (toy.series.folder / "undo" / "change-five.patch").touch()
     with before_last(toy):
         toy.tree.git("commit", "--quiet", "--amend", "--message=mm: spell five")
     toy.refresh()
@@ -228,7 +226,6 @@ def test_a_reworded_subject_gets_a_new_file_and_says_so(toy: Toy, capsys: pytest
     printed = capsys.readouterr().out
     assert "spell-five.patch is new: mm: spell five" in printed
     assert "change-five.patch was removed, no commit has its subject: mm: change five" in printed
-    assert "undo/change-five.patch belongs to no patch now" in printed
 
 
 def test_a_dropped_commit_takes_its_file_along(toy: Toy) -> None:

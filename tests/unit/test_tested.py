@@ -23,7 +23,7 @@ def test_only_what_has_changed_is_asked_for(tmp_path: Path, capsys: pytest.Captu
     assert record.changed({**KEYS, "second": "3"}) == ["second"]
     assert "mutation: second has changed since it was tested" in capsys.readouterr().out
     assert record.changed(KEYS) == []
-    assert "mutation: nothing to do, 2 patches are as they were tested" in capsys.readouterr().out
+    assert "mutation: nothing to do, all 2 are as they were tested" in capsys.readouterr().out
 
 
 def test_a_kind_of_test_leaves_the_others_alone(tmp_path: Path) -> None:
