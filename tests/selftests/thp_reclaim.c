@@ -81,6 +81,94 @@ static void fault_splits_few(void)
 	area_verify(&area);
 }
 
+/* --- many small cgroups --- */
+
+#define CHILDREN	32
+#define EACH		2
+
+/* What the first child gives is enough: the others are not asked. */
+static void satisfied_spares_children(void)
+{
+	struct area areas[CHILDREN];
+	long split;
+	int i;
+
+	set_threshold(USUAL_THRESHOLD);
+	for (i = 0; i < CHILDREN; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "child%d", i);
+		cgroup_make(name);
+		cgroup_go(name);
+		areas[i] = area_alloc(EACH, SPARSE);
+	}
+	split = counter(SPLIT);
+	expect(!cgroup_write("memory.reclaim", "1M"),
+	       "1M could not be reclaimed");
+	split = counter(SPLIT) - split;
+	note("memory.reclaim of 1M above %d cgroups: %ld huge pages split",
+	     CHILDREN, split);
+	expect(split >= 1, "no huge page is split");
+	expect(split <= SPLITS_ALLOWED,
+	       "%ld huge pages split for 1M: are all %d cgroups asked?", split,
+	       CHILDREN);
+	for (i = 0; i < CHILDREN; i++)
+		area_verify(&areas[i]);
+}
+
+#define MIN_FREE	"/proc/sys/vm/min_free_kbytes"
+#define CALLED		"deferred_split_scan+0x0"
+#define LIGHTEST	" priority 12"
+#define WAKE_SECONDS	10
+
+static char saved_min_free[32];
+
+static void min_free_save(void)
+{
+	file_read(MIN_FREE, saved_min_free, sizeof(saved_min_free));
+}
+
+static void min_free_restore(void)
+{
+	file_write(MIN_FREE, saved_min_free);
+}
+
+/* Now kswapd finds too little free memory, and everybody else enough. */
+static void min_free_raise(void)
+{
+	long free_kb = counter("nr_free_pages") * (long)(PAGE_SIZE / KB);
+	char text[32];
+
+	snprintf(text, sizeof(text), "%ld", free_kb / 10 * 9);
+	expect(!file_write(MIN_FREE, text), MIN_FREE " does not take %s", text);
+}
+
+/* Kswapd begins with the lightest pressure: no huge page of a few is asked for. */
+static void light_spares_few(void)
+{
+	struct area area, wake;
+	double end = now() + WAKE_SECONDS;
+	int calls, idle;
+
+	set_threshold(USUAL_THRESHOLD);
+	area = area_alloc(4, SPARSE);
+	wake = area_map(1);
+	trace_on("vmscan/mm_shrink_slab_start", false);
+	min_free_raise();
+	area_fill_small(&wake);
+	while (!trace_lines(CALLED, LIGHTEST) && now() < end)
+		usleep(10000);
+	min_free_restore();
+	idle = trace_lines(CALLED, " total_scan 0" LIGHTEST);
+	calls = trace_lines(CALLED, LIGHTEST);
+	note("%d calls under the lightest pressure, %d of them for nothing",
+	     calls, idle);
+	expect(calls, "kswapd does not come to the huge pages");
+	expect(idle == calls, "%d of %d calls ask for a huge page of a few",
+	       calls - idle, calls);
+	area_verify(&area);
+}
+
 /* --- what cannot be split --- */
 
 #define PINNED		64
@@ -191,6 +279,9 @@ static void split_is_no_news(void)
 static const struct test tests[] = {
 	TEST("reclaim.request_is_met", request_is_met),
 	TEST("reclaim.fault_splits_few", fault_splits_few),
+	TEST("reclaim.satisfied_spares_children", satisfied_spares_children),
+	TEST("reclaim.light_spares_few", light_spares_few,
+	     .before = min_free_save, .after = min_free_restore),
 	TEST("reclaim.pinned_visited_once", pinned_visited_once),
 	TEST("reclaim.reached_behind_pinned", reached_behind_pinned),
 	TEST("reclaim.killed_at_once", killed_at_once),
