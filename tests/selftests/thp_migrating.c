@@ -367,6 +367,36 @@ static void dumped(void)
 		moves += dump_once(&area);
 }
 
+/* --- what /proc says --- */
+
+#define MET	5
+
+/* Memory is mapped, and not in swap, while it moves. */
+static void smaps_right(void)
+{
+	struct area area = area_alloc(1, DENSE);
+	long all = area_size(&area) / KB, met = 0;
+	struct mover mover;
+	int page = 0;
+
+	mover_start(&mover, &area);
+	while (mover_goes_on(&mover) || met < MET) {
+		long rss = smaps_kb("Rss", area.base, THP_SIZE);
+		long huge = smaps_kb("AnonHugePages", area.base, THP_SIZE);
+		long swap = smaps_kb("Swap", area.base, THP_SIZE);
+
+		expect(rss == all && huge == all && !swap,
+		       "%ld kB mapped, %ld kB by huge pages, %ld kB in swap",
+		       rss, huge, swap);
+		/* This is how pagemap shows a migration entry. */
+		met += page_has(area.base, PM_SWAP);
+		page = (page + 1) % THP_PAGES;
+		area_verify_page(&area, page);
+	}
+	note("moving %ld times when looked at", met);
+	mover_stop(&mover);
+}
+
 static const struct test tests[] = {
 	TEST("migrating.uffd_refused", uffd_refused, .seconds = LIMIT),
 	TEST("migrating.protected", protected, .seconds = LIMIT),
@@ -374,6 +404,7 @@ static const struct test tests[] = {
 	TEST("migrating.rest_moved", rest_moved, .seconds = LIMIT),
 	TEST("migrating.collapsed", collapsed, .seconds = LIMIT),
 	TEST("migrating.write_tracked", write_tracked, .seconds = LIMIT),
+	TEST("migrating.smaps_right", smaps_right, .seconds = LIMIT),
 	TEST("migrating.dumped", dumped, .seconds = LIMIT,
 	     .before = core_prepare, .after = core_restore),
 };
