@@ -14,15 +14,17 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from lab import image, repo, splat_list, splats
 from lab.accel import accelerator
 from lab.host import Host
 from lab.vm import BOOT_TIMEOUT, COMMAND_TIMEOUT, Vm
-from scripts import flavours
+from scripts import flavours, kconfig
+from scripts.config import complete
 from scripts.console import BUILD, ROOT, UserError, main, say
 from scripts.flavours import CLOUD, Flavour
 from tests.kernel import leaks, lockdep_state
@@ -36,6 +38,8 @@ REQUIRED_DEBUG = ROOT / "tests" / "selftests" / "required-debug.txt"
 SELFTESTS = "/usr/libexec/kselftests"
 PROGRAM_TIMEOUT = 420.0
 CHURN_SECONDS = 600
+# A reason to skip a test, but not on a kernel that has the option.
+NEEDS = re.compile(r"needs (CONFIG_\w+)")
 KMEMLEAK = "/sys/kernel/debug/kmemleak"
 # Shorter than this, an object is not looked at: whoever allocated it may be about to link it somewhere.
 LEAK_AGE = 6
@@ -218,10 +222,19 @@ def churn_seconds() -> int:
     return int(text)
 
 
+def lacking(want: Required, have: Mapping[str, str]) -> bool:
+    """Does a kernel lack the option for want of which a test may be skipped?"""
+    needs = NEEDS.search(want.may_skip)
+    return not needs or have.get(needs[1]) not in ("y", "m")
+
+
 def required(flavour: Flavour) -> list[Required]:
+    """Return the tests that have to pass on a flavour; what it has the options for may not be skipped there."""
     files = [REQUIRED, REQUIRED_DEBUG] if flavour.debug else [REQUIRED]
+    have = kconfig.parse(complete(flavour).read_text())
     try:
-        return [want for path in files for want in parse_required(path.read_text(), path.name)]
+        listed = [want for path in files for want in parse_required(path.read_text(), path.name)]
+        return [want if lacking(want, have) else replace(want, may_skip="") for want in listed]
     except errors.UserError as error:
         # The product has an error class of its own, because it stands alone on a host.
         what, _, hint = str(error).rpartition("; ")

@@ -62,7 +62,7 @@ def evaluate(required: Sequence[Required], reports: Mapping[str, Report]) -> lis
         accepted = test.verdict == PASS or (test.verdict == SKIP and bool(want.may_skip))
         reason = test.reason
         if test.verdict == SKIP:
-            reason += f" (accepted: {want.may_skip})" if want.may_skip else " (no may-skip in required.txt)"
+            reason += f" (accepted: {want.may_skip})" if want.may_skip else " (may not be skipped)"
         outcomes.append(Outcome(want.name, program, test.verdict, accepted, test.seconds, reason))
     for name, (program, test) in ran.items():
         reason = f"{test.reason} (not in required.txt)".strip()
