@@ -261,10 +261,11 @@ static void looks_empty(void)
 
 	set_threshold(USUAL_THRESHOLD);
 	area = area_map(3);
-	for (thp = 0; thp < area.thps; thp++)
+	for (thp = 0; thp < area.thps; thp++) {
 		area_choose(&area, thp, THP_PAGES, MIDDLE_BYTE);
-	for (page = 0; page < area.thps * THP_PAGES; page += THP_PAGES / SAMPLES)
-		area.live[page] = ZERO;
+		for (page = 0; page < THP_PAGES; page += THP_PAGES / (SAMPLES - 1))
+			area.live[thp * THP_PAGES + page] = ZERO;
+	}
 	area_fill(&area);
 	split = counter("thp_split_page");
 	dropped = counter(DROPPED);

@@ -32,7 +32,7 @@ FUNCTIONS = (
 )
 PAGES, WORDS, LINE = 512, 512, 8
 # A few pages are read to the end before a huge page is unmapped.
-SAMPLED = range(0, PAGES, 64)
+SAMPLED = range(0, PAGES, 73)
 PATTERNS = 3000
 ZERO = -1
 
@@ -118,7 +118,8 @@ def wrong(check: Check) -> list[str]:
             found.append(f"{answer.zeros} of {sum(pattern.zero)} zero-filled pages")
         if underused and not answer.looks_underused:
             found.append(f"looks used, with {sum(pattern.zero)} zeros and a threshold of {pattern.threshold}")
-        deceives = any(LINE <= pattern.words[page] < WORDS - LINE for page in SAMPLED)
+        sampled = [pattern.words[page] for page in SAMPLED]
+        deceives = sum(LINE <= word < WORDS - LINE for word in sampled) > sampled.count(ZERO)
         if answer.looks_underused and not underused and (deceives or not pattern.keeps_pmds):
             found.append(f"looks underused, with {sum(pattern.zero)} zeros and a threshold of {pattern.threshold}")
         seen = sum(word != ZERO and (word < LINE or word >= WORDS - LINE) for word in pattern.words)
@@ -146,7 +147,8 @@ def test_the_verdict_is_that_of_a_plain_count(source: str, tmp_path: Path) -> No
         ("word += ZERO_CHECK_WORDS; word < last", "word += 2 * ZERO_CHECK_WORDS; word < last"),
         ("word[6] | word[7]", "word[6]"),
         ("!thp_well_used(folio, false)", "!thp_well_used(folio, true)"),
-        ("i += HPAGE_PMD_NR / ZERO_SAMPLES", "i += HPAGE_PMD_NR / ZERO_SAMPLES * 2"),
+        ("i += HPAGE_PMD_NR / (ZERO_SAMPLES - 1)", "i += HPAGE_PMD_NR / ZERO_SAMPLES"),
+        ("return trust < 0", "return trust < -1"),
     ],
 )
 def test_a_wrong_check_is_noticed(right: str, mutant: str, source: str, tmp_path: Path) -> None:
