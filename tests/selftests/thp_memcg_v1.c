@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * cgroup v1: a huge page can change its owner, and swap forgets the owner
- * before the page is freed. Both must take the page off its queue.
+ * before the page is freed. Both must take the page off its queue. And it tells
+ * programs how hard reclaim is (memory.pressure_level).
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -173,9 +177,60 @@ static void swapped_out(void)
 	leave("swap");
 }
 
+/* --- how hard reclaim is --- */
+
+#define FAULTS		64
+
+/* Returns a descriptor that can be read as soon as reclaim has nearly failed. */
+static int watch_pressure(const char *name)
+{
+	int event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	int level = open(path(name, "memory.pressure_level"), O_RDONLY | O_CLOEXEC);
+	char text[64];
+
+	expect(event >= 0 && level >= 0, "no memory.pressure_level: %s",
+	       strerror(errno));
+	snprintf(text, sizeof(text), "%d %d critical", event, level);
+	set(name, "cgroup.event_control", text);
+	close(level);
+	return event;
+}
+
+/* What the shrinker gives is enough for each fault, and reclaim knows that. */
+static void pressure_not_critical(void)
+{
+	char *more, limit[32];
+	struct area area;
+	eventfd_t events;
+	int event, i;
+
+	set_threshold(USUAL_THRESHOLD);
+	make("pressure");
+	enter("pressure");
+	area = area_alloc(THPS, SPARSE);
+	more = mmap(NULL, FAULTS * PAGE_SIZE, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	expect(more != MAP_FAILED, "mmap: %s", strerror(errno));
+	event = watch_pressure("pressure");
+	expect(file_read(path("pressure", "memory.usage_in_bytes"), limit,
+			 sizeof(limit)) >= 0, "no memory.usage_in_bytes");
+	set("pressure", "memory.limit_in_bytes", limit);
+	for (i = 0; i < FAULTS; i++)
+		more[i * PAGE_SIZE] = 1;
+	expect(area_whole(&area) < THPS, "no huge page is split");
+	/* A worker of the kernel tells it. */
+	sleep(1);
+	expect(eventfd_read(event, &events), "critical pressure, with %d of %d huge pages whole",
+	       area_whole(&area), THPS);
+	area_verify(&area);
+	close(event);
+	leave("pressure");
+}
+
 static const struct test tests[] = {
 	TEST("memcg_v1.charge_moved", charge_moved),
 	TEST("memcg_v1.charge_of_used_moved", charge_of_used_moved),
+	TEST("memcg_v1.pressure_not_critical", pressure_not_critical),
 	TEST("memcg_v1.swapped_out", swapped_out, .swap = true, .seconds = 60),
 };
 

@@ -36,6 +36,8 @@ static void request_is_met(void)
 	int error;
 
 	set_threshold(USUAL_THRESHOLD);
+	/* Nothing can be swapped, so only the shrinker has anything to give. */
+	cgroup_write("memory.swap.max", "0");
 	area = area_alloc(MANY, SPARSE);
 	given = charged();
 	error = cgroup_write("memory.reclaim", REQUEST);
@@ -47,6 +49,29 @@ static void request_is_met(void)
 	       strerror(-error), given / (long)MB);
 	expect(given >= (long)LEAST && given <= (long)MOST,
 	       "%ld MB given back, not 30 to 64", given / (long)MB);
+	area_verify(&area);
+}
+
+/* --- the last call ends in time, although it may take twice as many --- */
+
+#define REQUEST_OF_MANY	"110M"
+/* What has that many zeros, and a few more. */
+#define ENOUGH		(110 * (int)MB / ((THP_PAGES - SPARSE) * (int)PAGE_SIZE) + 8)
+
+static void no_more_than_wanted(void)
+{
+	struct area area;
+	int error, split;
+
+	set_threshold(USUAL_THRESHOLD);
+	area = area_alloc(MANY, SPARSE);
+	error = cgroup_write("memory.reclaim", REQUEST_OF_MANY);
+	split = MANY - area_whole(&area);
+	note("memory.reclaim of " REQUEST_OF_MANY ": %d of %d huge pages split",
+	     split, MANY);
+	expect(!error, "memory.reclaim: %s", strerror(-error));
+	expect(split <= ENOUGH, "%d huge pages split, %d are enough", split,
+	       ENOUGH);
 	area_verify(&area);
 }
 
@@ -173,6 +198,7 @@ static void light_spares_few(void)
 
 #define PINNED		64
 #define PASSES		40
+#define RECLAIMERS	4
 
 /* Pins a page of each, until the test ends. */
 static void pin_all(struct area *area)
@@ -183,25 +209,37 @@ static void pin_all(struct area *area)
 		pin_page(area_page(area, thp * THP_PAGES + 3));
 }
 
+static void reclaim_often(void *unused)
+{
+	double began = now();
+	int i;
+
+	(void)unused;
+	for (i = 0; i < PASSES && now() - began < 6; i++)
+		cgroup_write("memory.reclaim", "1M");
+}
+
+/* By all of them together, as all of this ends before the ten seconds do. */
 static void pinned_visited_once(void)
 {
+	pid_t reclaimers[RECLAIMERS];
 	struct area area;
 	int i, visits;
-	double began;
 
 	set_threshold(USUAL_THRESHOLD);
-	area = area_alloc(PINNED, SPARSE);
+	area = area_alloc(MANY, SPARSE);
 	pin_all(&area);
-	trace_on(JUDGE, true);
-	began = now();
-	for (i = 0; i < PASSES && now() - began < 9; i++)
-		cgroup_write("memory.reclaim", "1M");
+	trace_on(JUDGE, false);
+	for (i = 0; i < RECLAIMERS; i++)
+		reclaimers[i] = helper_start(reclaim_often, NULL);
+	for (i = 0; i < RECLAIMERS; i++)
+		helper_join(reclaimers[i]);
 	visits = trace_lines("mm_thp_judge:", "verdict=pinned");
-	note("%d visits of %d pinned huge pages in %d requests", visits, PINNED,
-	     i);
-	expect(visits >= PINNED, "%d of %d visited", visits, PINNED);
-	expect(visits <= PINNED, "%d visits of %d pinned huge pages", visits,
-	       PINNED);
+	note("%d visits of %d pinned huge pages by %d tasks", visits, MANY,
+	     RECLAIMERS);
+	expect(visits >= MANY, "%d of %d visited", visits, MANY);
+	expect(visits <= MANY, "%d visits of %d pinned huge pages", visits,
+	       MANY);
 	expect_whole(&area, "pinned");
 }
 
@@ -278,6 +316,7 @@ static void split_is_no_news(void)
 
 static const struct test tests[] = {
 	TEST("reclaim.request_is_met", request_is_met),
+	TEST("reclaim.no_more_than_wanted", no_more_than_wanted),
 	TEST("reclaim.fault_splits_few", fault_splits_few),
 	TEST("reclaim.satisfied_spares_children", satisfied_spares_children),
 	TEST("reclaim.light_spares_few", light_spares_few,

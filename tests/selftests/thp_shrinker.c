@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "thp_util.h"
@@ -221,27 +222,48 @@ static void map_by_ptes(struct area *area)
 	}
 }
 
+#define LOCKED		3
+#define OTHER_FAULTS	8
+
+static long minor_faults(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_minflt;
+}
+
 /* Mapped by PTEs, a huge page is not counted as mlocked. */
 static void mlocked_by_ptes(void)
 {
+	unsigned long pfns[LOCKED * THP_PAGES];
+	long split, faults;
 	struct area area;
-	unsigned long pfn;
-	long split;
+	int i;
 
 	set_threshold(USUAL_THRESHOLD);
-	area = area_alloc(3, SPARSE);
+	area = area_alloc(LOCKED, SPARSE);
 	expect(!mlock(area.base, area_size(&area)), "mlock: %s",
 	       strerror(errno));
 	map_by_ptes(&area);
-	pfn = pfn_of(area_page(&area, 77));
+	for (i = 0; i < LOCKED * THP_PAGES; i++)
+		pfns[i] = pfn_of(area_page(&area, i));
 	split = counter("thp_split_page");
 	trigger();
 	end_wait();
-	trigger();
-	expect(area_whole(&area) == 3, "%d of 3 are split while locked",
-	       3 - area_whole(&area));
+	cgroup_write("memory.reclaim", "4M");
+	end_wait();
+	file_write("/proc/sys/vm/drop_caches", "2");
+	expect(area_whole(&area) == LOCKED, "%d of %d are split while locked",
+	       LOCKED - area_whole(&area), LOCKED);
 	expect(counter("thp_split_page") == split, "split while locked");
-	expect(pfn_of(area_page(&area, 77)) == pfn, "a page has moved");
+	for (i = 0; i < LOCKED * THP_PAGES; i++)
+		expect(pfn_of(area_page(&area, i)) == pfns[i],
+		       "page %d has moved", i);
+	faults = minor_faults();
+	area_verify(&area);
+	faults = minor_faults() - faults;
+	expect(faults <= OTHER_FAULTS, "%ld page faults", faults);
 	expect(!munlock(area.base, area_size(&area)), "munlock: %s",
 	       strerror(errno));
 	end_wait();

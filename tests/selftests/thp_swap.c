@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -110,6 +111,53 @@ static void reclaim_underused(void)
 	       area_live_pages(&area));
 	expect(!area_huge(&area), "%ld huge pages are left", area_huge(&area));
 	area_verify(&area);
+}
+
+/* --- checked only where the answer matters --- */
+
+#define SCANNED		"thp_underused_scan_page"
+/* As many as fit in swap, less its header. */
+#define BALLAST		128
+#define GAP		64
+
+/* Leaves no room for a huge page, but some for small ones, all over the place. */
+static struct area fill_swap(void)
+{
+	struct sysinfo memory;
+	struct area ballast;
+	int i;
+
+	sysinfo(&memory);
+	if (memory.totalswap * memory.mem_unit > BALLAST * THP_SIZE)
+		skip("there is more swap than that of the test");
+	ballast = area_alloc(BALLAST, THP_PAGES);
+	pageout(ballast.base, area_size(&ballast));
+	sysinfo(&memory);
+	expect(memory.freeswap * memory.mem_unit < THP_SIZE,
+	       "%ld pages fit in swap still",
+	       (long)(memory.freeswap * memory.mem_unit / PAGE_SIZE));
+	for (i = 0; i < BALLAST * THP_PAGES; i += GAP)
+		area_drop_page(&ballast, i);
+	return ballast;
+}
+
+/* It is split in any case: nobody needs to know how much of it is used. */
+static void cannot_go_whole(void)
+{
+	struct area ballast, area;
+	long written, scanned;
+
+	need_swap();
+	set_threshold(USUAL_THRESHOLD);
+	ballast = fill_swap();
+	area = area_alloc(1, SPARSE);
+	written = counter(WRITTEN);
+	scanned = counter(SCANNED);
+	pageout(area.base, area_size(&area));
+	expect_rise(SCANNED, scanned, 0);
+	expect_rise(WRITTEN, written, area_live_pages(&area));
+	area_verify(&area);
+	area_free(&ballast);
 }
 
 /* --- interrupts of other processors --- */
@@ -343,6 +391,8 @@ static const struct test tests[] = {
 	TEST_WITH("swap.used_512_live", pageout_used, 512, .swap = true),
 	TEST("swap.whole_when_off", pageout_when_off, .swap = true),
 	TEST("swap.reclaim_underused", reclaim_underused, .swap = true),
+	TEST("swap.cannot_go_whole", cannot_go_whole, .swap = true,
+	     .seconds = 60),
 	TEST("swap.few_flushes", few_flushes, .swap = true),
 	TEST("swap.lazyfree_after_pin", lazyfree_after_pin, .swap = true),
 	TEST_WITH("swap.lazyfree_written_again", lazyfree_written_again, false,
