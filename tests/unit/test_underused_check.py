@@ -55,6 +55,12 @@ class Pattern:
     def zero(self) -> list[bool]:
         return [word == ZERO for word in self.words]
 
+    @property
+    def deceives(self) -> bool:
+        """Are as many of the sampled pages used in the middle only as are enough for a huge page in use?"""
+        found = sum(LINE <= self.words[page] < WORDS - LINE for page in SAMPLED)
+        return found * PAGES >= len(SAMPLED) * (PAGES - self.threshold)
+
     def line(self) -> str:
         return " ".join(map(str, (self.threshold, int(self.keeps_pmds), *self.words)))
 
@@ -62,14 +68,14 @@ class Pattern:
 @dataclass(frozen=True)
 class Answer:
     looks_underused: bool
-    zeros: int
+    underused: bool
     bits: list[bool]
 
     @classmethod
     def of(cls, line: str) -> Answer:
-        looks, zeros, *longs = line.split()
+        looks, underused, *longs = line.split()
         value = sum(int(text, 16) << 64 * place for place, text in enumerate(longs))
-        return cls(looks == "1", int(zeros), [bool(value >> page & 1) for page in range(PAGES)])
+        return cls(looks == "1", underused == "1", [bool(value >> page & 1) for page in range(PAGES)])
 
 
 class Check:
@@ -113,15 +119,16 @@ def wrong(check: Check) -> list[str]:
     found = []
     every = list(patterns())
     for pattern, answer in zip(every, check.answers(every)):
+        zeros = f"{sum(pattern.zero)} zeros and a threshold of {pattern.threshold}"
         underused = sum(pattern.zero) > pattern.threshold
-        if answer.bits != pattern.zero or answer.zeros != sum(pattern.zero):
-            found.append(f"{answer.zeros} of {sum(pattern.zero)} zero-filled pages")
+        if answer.bits != pattern.zero:
+            found.append(f"{sum(answer.bits)} of {sum(pattern.zero)} zero-filled pages")
+        if answer.underused != underused:
+            found.append(f"the verdict is {answer.underused}, with {zeros}")
         if underused and not answer.looks_underused:
-            found.append(f"looks used, with {sum(pattern.zero)} zeros and a threshold of {pattern.threshold}")
-        sampled = [pattern.words[page] for page in SAMPLED]
-        deceives = sum(LINE <= word < WORDS - LINE for word in sampled) > sampled.count(ZERO)
-        if answer.looks_underused and not underused and (deceives or not pattern.keeps_pmds):
-            found.append(f"looks underused, with {sum(pattern.zero)} zeros and a threshold of {pattern.threshold}")
+            found.append(f"looks used, with {zeros}")
+        if answer.looks_underused and not underused and (pattern.deceives or not pattern.keeps_pmds):
+            found.append(f"looks underused, with {zeros}")
         seen = sum(word != ZERO and (word < LINE or word >= WORDS - LINE) for word in pattern.words)
         if answer.looks_underused and seen >= PAGES - pattern.threshold:
             found.append(f"looks underused, with {seen} pages used at their ends")
@@ -147,8 +154,10 @@ def test_the_verdict_is_that_of_a_plain_count(source: str, tmp_path: Path) -> No
         ("word += ZERO_CHECK_WORDS; word < last", "word += 2 * ZERO_CHECK_WORDS; word < last"),
         ("word[6] | word[7]", "word[6]"),
         ("!thp_well_used(folio, false)", "!thp_well_used(folio, true)"),
-        ("i += HPAGE_PMD_NR / (ZERO_SAMPLES - 1)", "i += HPAGE_PMD_NR / ZERO_SAMPLES"),
-        ("return trust < 0", "return trust < -1"),
+        ("++nr_used > HPAGE_PMD_NR - nr_wanted", "++nr_used >= HPAGE_PMD_NR - nr_wanted"),
+        ("++nr_used > HPAGE_PMD_NR - nr_wanted", "++nr_used > HPAGE_PMD_NR - nr_wanted + 1"),
+        ("(HPAGE_PMD_NR / (ZERO_SAMPLES - 1)) | 1", "HPAGE_PMD_NR / ZERO_SAMPLES"),
+        ("HPAGE_PMD_NR >= nr_samples * min_used", "HPAGE_PMD_NR > nr_samples * (min_used + 64)"),
     ],
 )
 def test_a_wrong_check_is_noticed(right: str, mutant: str, source: str, tmp_path: Path) -> None:

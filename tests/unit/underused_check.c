@@ -77,7 +77,7 @@ static bool page_only_bytes(struct page *page)
 /*
  * Each line is a pattern: the threshold, whether PMDs can be kept, and for each
  * page the number of the word that is not zero, or -1. Answers with the verdict
- * of the first look, the number of zero-filled subpages, and their bits.
+ * of the first look, that of the second, and the bits of the zero-filled subpages.
  */
 int main(void)
 {
@@ -95,8 +95,9 @@ int main(void)
 			if (word >= 0)
 				folio.pages[i].words[word] = 1UL << i % 64;
 		}
-		printf("%d %u", thp_looks_underused(&folio),
-		       find_zero_subpages(&folio, zero));
+		printf("%d %d", thp_looks_underused(&folio),
+		       find_zero_subpages(&folio, zero, max_zero_subpages + 1));
+		find_zero_subpages(&folio, zero, 0);
 		for (i = 0; i < HPAGE_PMD_NR / BITS_PER_LONG; i++)
 			printf(" %lx", zero[i]);
 		printf("\n");
