@@ -22,7 +22,10 @@
 
 enum mode { LONG, LONG_FAST, SHORT };
 
-/* Pins all pages for reading, and unpins them again. */
+/*
+ * Pins all pages for reading, and unpins them again: this interface cannot keep
+ * a pin and read through it. What counts is which page it is that was pinned.
+ */
 static void pin_all(const struct area *area, enum mode mode)
 {
 	/* Of the commands that pin, this one accepts zeropages. */
