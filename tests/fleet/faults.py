@@ -60,6 +60,11 @@ def panic(member: Member) -> None:
         member.vm.run("echo c > /proc/sysrq-trigger", timeout=60, check=False)
 
 
+def hang_systemd(member: Member) -> None:
+    """Stop process 1, as if it hung; the kernel and every other process go on."""
+    member.vm.run("echo 1 > /sys/fs/cgroup/init.scope/cgroup.freeze")
+
+
 def program(member: Member, path: str, *lines: str) -> None:
     """Put a shell script on a host."""
     member.vm.write(path, "\n".join(["#!/bin/sh", *lines]) + "\n")

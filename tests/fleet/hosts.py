@@ -79,9 +79,9 @@ class Member:
     def collect(self) -> State:
         return State(**json.loads(self.vm.run("python3 -I -", stdin=COLLECT.read_text()).text))
 
-    def restart(self) -> None:
-        """Power it on after power_off(), and wait until it is up."""
-        self.vm.power_on()
+    def restart(self, *options: str) -> None:
+        """Power it on after power_off(), with options of qemu, and wait until it is up."""
+        self.vm.power_on(*options)
         self.vm.wait_ssh()
 
 

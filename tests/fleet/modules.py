@@ -1,0 +1,51 @@
+"""A module whose kernel oopses when it is loaded, because no interface of that kernel does so on request."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import subprocess
+from pathlib import Path
+
+from lab import repo
+from lab.vm import DeadHost
+from scripts.console import run_logged
+from scripts.flavours import CLOUD
+from tests.fleet.hosts import Member
+from tests.fleet.releases import Release
+
+SOURCE = """\
+#include <linux/module.h>
+static int __init lab(void)
+{
+	WRITE_ONCE(*(int *)NULL, 1);
+	return 0;
+}
+module_init(lab);
+MODULE_LICENSE("GPL");
+"""
+MODULE = "/root/lab_oops.ko"
+
+
+def build(release: Release, folder: Path) -> Path:
+    """Compile it against the package for that."""
+    folder.mkdir(parents=True)
+    package = repo.REPO / f"{CLOUD.package}-devel-{release.version}.x86_64.rpm"
+    with subprocess.Popen(["rpm2cpio", str(package)], stdout=subprocess.PIPE) as content:
+        subprocess.run(["cpio", "-id", "--quiet"], cwd=folder, stdin=content.stdout, check=True)
+    (folder / "lab_oops.c").write_text(SOURCE)
+    (folder / "Makefile").write_text("obj-m := lab_oops.o\n")
+    devel = folder / "usr" / "src" / "kernels" / release.uname
+    command = ["make", "-C", str(devel), f"M={folder}", "modules"]
+    run_logged(command, folder / "make.log", "make", "read the log")
+    return folder / "lab_oops.ko"
+
+
+def send(member: Member, module: Path) -> None:
+    member.vm.run(f"base64 -d > {MODULE}", stdin=base64.b64encode(module.read_bytes()).decode())
+
+
+def oops(member: Member) -> None:
+    """Load it. If the oops is a panic, no command can run on the host before `vm.forgive()`."""
+    with contextlib.suppress(DeadHost):
+        member.vm.run(f"insmod {MODULE}", timeout=60, check=False)
