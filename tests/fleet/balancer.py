@@ -1,6 +1,6 @@
 """A load balancer's tool as a rollout calls it: `balancer.py FOLDER drain|undrain HOST`, on the controller.
 
-It records the order in which hosts left service and returned. It refuses to undrain a host while FOLDER/refuse-HOST
+It records the order in which hosts left service and returned. It refuses an action while FOLDER/refuse-ACTION-HOST
 exists.
 """
 
@@ -29,9 +29,9 @@ class Balancer:
             "preflight_hook_delegate_to": "localhost",
         }
 
-    def refuse(self, host: str, yes: bool = True) -> None:
+    def refuse(self, action: str, host: str, yes: bool = True) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"refuse-{host}"
+        path = self.folder / f"refuse-{action}-{host}"
         path.touch() if yes else path.unlink()
 
     def calls(self) -> list[tuple[str, str]]:
@@ -42,7 +42,7 @@ class Balancer:
 
 
 def main(folder: Path, action: str, host: str) -> int:
-    if action == "undrain" and (folder / f"refuse-{host}").exists():
+    if (folder / f"refuse-{action}-{host}").exists():
         return 1
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "calls").open("a") as calls:

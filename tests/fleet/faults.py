@@ -29,6 +29,25 @@ touch /run/slow-began
 until [ -e /run/slow-may-end ]; do sleep 0.5; done
 %files
 """
+# Makes the kernel complain for real: a file system is frozen until a write to it has waited for too long.
+BLOCKED = (
+    "echo 5 > /proc/sys/kernel/hung_task_timeout_secs",
+    "truncate -s 32M /run/lab.img && mkfs.ext4 -q /run/lab.img && mkdir -p /run/lab",
+    "mount -o loop /run/lab.img /run/lab && fsfreeze -f /run/lab",
+    "touch /run/lab/file &",
+    "until dmesg | grep -q 'blocked for more than'; do sleep 1; done",
+    "fsfreeze -u /run/lab; wait; umount /run/lab",
+)
+BLOCKED_UNIT = """\
+[Unit]
+ConditionKernelVersion={uname}
+Before=ssh.service
+[Service]
+Type=oneshot
+ExecStart=/root/lab-blocked
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 def announced(member: Member, phase: str) -> Callable[[], bool]:
@@ -69,6 +88,13 @@ def program(member: Member, path: str, *lines: str) -> None:
     """Put a shell script on a host."""
     member.vm.write(path, "\n".join(["#!/bin/sh", *lines]) + "\n")
     member.vm.run(f"chmod 0755 {shlex.quote(path)}")
+
+
+def blocked_task(member: Member, uname: str) -> None:
+    """Make one kernel report a blocked task whenever it boots, before anybody can connect."""
+    program(member, "/root/lab-blocked", *BLOCKED)
+    member.vm.write("/etc/systemd/system/lab-blocked.service", BLOCKED_UNIT.format(uname=uname))
+    member.vm.run("systemctl enable --quiet lab-blocked")
 
 
 def fill(member: Member, folder: str, leave_mib: int) -> Callable[[], None]:

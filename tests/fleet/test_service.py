@@ -75,7 +75,7 @@ def test_a_host_in_the_middle_is_rolled_back_if_it_cannot_continue(
 def test_a_host_that_cannot_return_to_service_before_its_soak_is_rolled_back(
     member: Member, first: State, balancer: Balancer, operator: Operator
 ) -> None:
-    balancer.refuse(NAME)
+    balancer.refuse("undrain", NAME)
     outcome, state, calls = play(operator, balancer, "rollout", "undrain fails")
     assert outcome.code == 2
     assert outcome.result(NAME) == "failed"
@@ -88,7 +88,7 @@ def test_a_host_that_cannot_return_to_service_before_its_soak_is_rolled_back(
 def test_the_next_rollout_brings_it_back_into_service(
     member: Member, balancer: Balancer, operator: Operator, release: Release
 ) -> None:
-    balancer.refuse(NAME, False)
+    balancer.refuse("undrain", NAME, False)
     outcome, state, calls = play(operator, balancer, "rollout", "undrain is fixed")
     assert outcome.code == 0
     assert outcome.result(NAME) == "done"
@@ -118,7 +118,7 @@ def test_without_its_old_kernel_a_host_that_works_is_left_alone(
 def test_a_rollback_that_leaves_a_host_out_of_service_records_it(
     member: Member, first: State, balancer: Balancer, operator: Operator
 ) -> None:
-    balancer.refuse(NAME)
+    balancer.refuse("undrain", NAME)
     outcome, state, calls = play(operator, balancer, "rollback", "undrain fails after the rollback")
     assert outcome.code == 2
     assert outcome.result(NAME) == "failed"
@@ -131,7 +131,7 @@ def test_a_rollback_that_leaves_a_host_out_of_service_records_it(
 def test_the_next_rollback_brings_it_back_into_service_and_the_one_after_has_nothing_to_do(
     member: Member, first: State, balancer: Balancer, operator: Operator
 ) -> None:
-    balancer.refuse(NAME, False)
+    balancer.refuse("undrain", NAME, False)
     member.remember()
     outcome, state, calls = play(operator, balancer, "rollback", "undrain is fixed after the rollback")
     assert outcome.code == 0
@@ -145,3 +145,18 @@ def test_the_next_rollback_brings_it_back_into_service_and_the_one_after_has_not
     assert outcome.run.recap(NAME)["changed"] == 0
     assert calls == []
     expect.rolled_back(member, state)
+
+
+def test_a_host_that_cannot_be_taken_out_of_service_gets_no_kernel(
+    member: Member, balancer: Balancer, operator: Operator
+) -> None:
+    member.remember()
+    balancer.refuse("drain", NAME)
+    outcome, state, calls = play(operator, balancer, "rollout", "drain fails")
+    assert outcome.code == 2
+    assert outcome.result(NAME) == "rolled-back"
+    assert outcome.failure(NAME) == ("preflight", "the drain command ended with 1")
+    expect.rolled_back(member, state)
+    assert state.boot_id == member.before.boot_id
+    # Half a drain is undone as well.
+    assert calls == ["undrain"]

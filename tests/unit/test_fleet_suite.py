@@ -58,10 +58,10 @@ def call(balancer: Balancer, action: str, host: str) -> subprocess.Popen[bytes]:
 
 def test_the_balancer_fails_to_let_a_host_return_as_long_as_it_is_told_to(tmp_path: Path) -> None:
     balancer = Balancer(tmp_path / "balancer")
-    balancer.refuse("alpha")
+    balancer.refuse("undrain", "alpha")
     assert balancer.calls() == []
     codes = [call(balancer, action, "alpha").wait(timeout=30) for action in ("drain", "undrain")]
-    balancer.refuse("alpha", False)
+    balancer.refuse("undrain", "alpha", False)
     codes.append(call(balancer, "undrain", "alpha").wait(timeout=30))
     assert codes == [0, 1, 0]
     assert balancer.calls() == [("drain", "alpha"), ("undrain", "alpha")]
