@@ -13,7 +13,8 @@ from tests.fleet.releases import Release
 # Of the profile thp-shrinker, see tests/tuned.
 SHRINKER = {"enabled": "always", "defrag": "madvise", "shrink_underused": "1", "underused_max_ptes_none": "409"}
 # What the trial of a kernel adds to its command line, see docs/fleet.md.
-OF_THE_TRIAL = ("kernel_thp.trial", "oops=panic", "rdinit=")
+FURTHER = "lab.trial"
+OF_THE_TRIAL = ("kernel_thp.trial", "oops=panic", FURTHER)
 
 
 def untouched(member: Member, state: State) -> None:
