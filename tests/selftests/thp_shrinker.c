@@ -233,6 +233,12 @@ static long minor_faults(void)
 	return usage.ru_minflt;
 }
 
+static void expect_locked_whole(const struct area *area)
+{
+	expect(area_whole(area) == LOCKED, "%d of %d are split while locked",
+	       LOCKED - area_whole(area), LOCKED);
+}
+
 /* Mapped by PTEs, a huge page is not counted as mlocked. */
 static void mlocked_by_ptes(void)
 {
@@ -252,11 +258,12 @@ static void mlocked_by_ptes(void)
 	trigger();
 	end_wait();
 	cgroup_write("memory.reclaim", "4M");
+	expect_locked_whole(&area);
+	expect(counter("thp_split_page") == split, "a split while locked");
 	end_wait();
+	/* This splits what others have, too. */
 	file_write("/proc/sys/vm/drop_caches", "2");
-	expect(area_whole(&area) == LOCKED, "%d of %d are split while locked",
-	       LOCKED - area_whole(&area), LOCKED);
-	expect(counter("thp_split_page") == split, "split while locked");
+	expect_locked_whole(&area);
 	for (i = 0; i < LOCKED * THP_PAGES; i++)
 		expect(pfn_of(area_page(&area, i)) == pfns[i],
 		       "page %d has moved", i);
