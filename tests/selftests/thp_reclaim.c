@@ -142,6 +142,7 @@ static void satisfied_spares_children(void)
 }
 
 #define MIN_FREE	"/proc/sys/vm/min_free_kbytes"
+#define SHRINKS		"vmscan/mm_shrink_slab_start"
 #define CALLED		"deferred_split_scan+0x0"
 #define LIGHTEST	" priority 12"
 #define WAKE_SECONDS	10
@@ -178,7 +179,8 @@ static void light_spares_few(void)
 	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(4, SPARSE);
 	wake = area_map(1);
-	trace_on("vmscan/mm_shrink_slab_start", false);
+	trace_on(SHRINKS, false);
+	trace_filter(SHRINKS, "priority == 12 && cache_items <= 4");
 	min_free_raise();
 	area_fill_small(&wake);
 	while (!trace_lines(CALLED, LIGHTEST) && now() < end)

@@ -840,6 +840,16 @@ void trace_on(const char *event, bool this_process)
 	expect(!file_write(path, "1"), "no event %s", event);
 }
 
+/* Keeps those out that would push everything else out of the trace. */
+void trace_filter(const char *event, const char *filter)
+{
+	char path[2 * VALUE_SIZE];
+
+	snprintf(path, sizeof(path), TRACE_INSTANCE "events/%s/filter", event);
+	expect(!file_write(path, filter), "%s does not take the filter %s",
+	       event, filter);
+}
+
 /* Called outside of a test, like swap_off(). */
 void trace_off(void)
 {

@@ -131,6 +131,7 @@ const char *disk_device(void);
 void cache_fill(size_t size);
 
 void trace_on(const char *event, bool this_process);
+void trace_filter(const char *event, const char *filter);
 void trace_off(void);
 int trace_lines(const char *text, const char *more);
 
