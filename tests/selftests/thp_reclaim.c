@@ -4,11 +4,15 @@
  * asked for, and what cannot be split does not take everybody's time.
  */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,21 +84,40 @@ static void no_more_than_wanted(void)
 #define SPLITS_ALLOWED	4
 #define FAULTS		64
 
+/* Memory for that many pages, which are small. */
+static char *map_small(int pages)
+{
+	char *memory = mmap(NULL, pages * PAGE_SIZE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	expect(memory != MAP_FAILED, "mmap: %s", strerror(errno));
+	expect(!madvise(memory, pages * PAGE_SIZE, MADV_NOHUGEPAGE),
+	       "MADV_NOHUGEPAGE: %s", strerror(errno));
+	return memory;
+}
+
+static void limit_to_charged(const char *cgroup)
+{
+	char file[64], limit[32];
+
+	snprintf(file, sizeof(file), "%smemory.current", cgroup);
+	snprintf(limit, sizeof(limit), "%ld", cgroup_number(file));
+	snprintf(file, sizeof(file), "%smemory.max", cgroup);
+	cgroup_set(file, limit);
+}
+
 static void fault_splits_few(void)
 {
-	char *more, limit[32];
 	struct area area;
+	char *more;
 	long split;
 	int i;
 
 	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(MANY, SPARSE);
-	more = mmap(NULL, FAULTS * PAGE_SIZE, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	expect(more != MAP_FAILED, "mmap: %s", strerror(errno));
+	more = map_small(FAULTS);
 	split = counter(SPLIT);
-	snprintf(limit, sizeof(limit), "%ld", charged());
-	cgroup_set("memory.max", limit);
+	limit_to_charged("");
 	for (i = 0; i < FAULTS; i++)
 		more[i * PAGE_SIZE] = 1;
 	split = counter(SPLIT) - split;
@@ -104,6 +127,171 @@ static void fault_splits_few(void)
 	expect(split <= SPLITS_ALLOWED, "%ld huge pages split for %d pages",
 	       split, FAULTS);
 	area_verify(&area);
+}
+
+/* --- and does not keep an mmap() of another thread waiting --- */
+
+/* As mmap() itself takes memory, it may split one, too. */
+#define SPLITS_MEANWHILE	(2 * SPLITS_ALLOWED)
+#define FAULTS_BESIDE		4096
+
+struct writer {
+	char *memory;
+	atomic_bool done;
+};
+
+static void *write_pages(void *arg)
+{
+	struct writer *writer = arg;
+	int i;
+
+	for (i = 0; i < FAULTS_BESIDE; i++)
+		writer->memory[i * PAGE_SIZE] = 1;
+	atomic_store(&writer->done, true);
+	return NULL;
+}
+
+/* Both need the lock of the address space. */
+static void mmap_waits_for_few(void)
+{
+	long before, split, most = 0;
+	struct writer writer = { 0 };
+	struct area area;
+	pthread_t thread;
+	int maps;
+	void *map;
+
+	set_threshold(USUAL_THRESHOLD);
+	area = area_alloc(MANY, SPARSE);
+	writer.memory = map_small(FAULTS_BESIDE);
+	limit_to_charged("");
+	before = counter(SPLIT);
+	expect(!pthread_create(&thread, NULL, write_pages, &writer),
+	       "no thread");
+	for (maps = 0; !atomic_load(&writer.done); maps++) {
+		split = counter(SPLIT);
+		map = mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		expect(map != MAP_FAILED, "mmap: %s", strerror(errno));
+		split = counter(SPLIT) - split;
+		most = split > most ? split : most;
+		munmap(map, PAGE_SIZE);
+	}
+	pthread_join(thread, NULL);
+	note("%d times mmap() beside %d pages at memory.max: %ld huge pages split in all, %ld at most during one",
+	     maps, FAULTS_BESIDE, counter(SPLIT) - before, most);
+	expect(maps > 1, "mmap() waited for all pages");
+	expect(counter(SPLIT) > before,
+	       "no huge page is split: is memory.max in force?");
+	expect(most <= SPLITS_MEANWHILE,
+	       "mmap() waited until %ld huge pages were split", most);
+	area_verify(&area);
+}
+
+/* --- nor do others who want the lock which a scan holds --- */
+
+#define WELL_USED	448
+#define UNDERUSED	32
+
+static void create_cgroups(void *name)
+{
+	cgroup_go("others");
+	for (;;) {
+		cgroup_make(name);
+		cgroup_rmdir(name);
+	}
+}
+
+static void mount_file_systems(void *where)
+{
+	cgroup_go("others");
+	expect(!unshare(CLONE_NEWNS) &&
+	       !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL),
+	       "no mount namespace: %s", strerror(errno));
+	for (;;)
+		expect(!mount("none", where, "tmpfs", 0, NULL) &&
+		       !umount(where), "tmpfs on %s: %s", (char *)where,
+		       strerror(errno));
+}
+
+struct other {
+	void (*run)(void *arg);
+	void *arg;
+};
+
+static const struct other creators[] = {
+	{ create_cgroups, "one" },
+	{ create_cgroups, "two" },
+	{ create_cgroups, "three" },
+	{ 0 },
+};
+
+static const struct other mounter[] = {
+	{ mount_file_systems, "/tmp" },
+	{ 0 },
+};
+
+static void write_at_limit(void *memory)
+{
+	int i;
+
+	cgroup_go("load");
+	for (i = 0; i < FAULTS_BESIDE; i++)
+		((char *)memory)[i * PAGE_SIZE] = 1;
+}
+
+/*
+ * The cgroup of the load has all the memory and no other process than the one
+ * that writes: an OOM kill meets that one.
+ */
+static void reached_beside(const struct other *others)
+{
+	struct area used, sparse;
+	int status, count = 0;
+	pid_t writer;
+	char *memory;
+	long split;
+
+	if (cgroup_is_v1())
+		skip("needs cgroup v2");
+	set_threshold(USUAL_THRESHOLD);
+	cgroup_make("others");
+	cgroup_make("load");
+	cgroup_make("test");
+	cgroup_go("load");
+	used = area_alloc(WELL_USED, DENSE);
+	sparse = area_alloc(UNDERUSED, SPARSE);
+	memory = map_small(FAULTS_BESIDE);
+	cgroup_go("test");
+	cgroup_set("load/memory.swap.max", "0");
+	limit_to_charged("load/");
+	split = counter(SPLIT);
+	for (; others[count].run; count++)
+		helper_start(others[count].run, others[count].arg);
+	writer = helper_start(write_at_limit, memory);
+	expect(waitpid(writer, &status, 0) == writer, "waitpid: %s",
+	       strerror(errno));
+	split = counter(SPLIT) - split;
+	note("%d pages at memory.max beside %d others: %ld of %d huge pages split",
+	     FAULTS_BESIDE, count, split, UNDERUSED);
+	expect(!cgroup_event("load/memory.events", "oom_kill"),
+	       "out of memory, with %ld of %d underused huge pages split",
+	       split, UNDERUSED);
+	expect(WIFEXITED(status) && !WEXITSTATUS(status),
+	       "the pages were not written: status %#x", status);
+	expect(split >= 1, "no huge page is split: is memory.max in force?");
+	expect_whole(&used, "well used");
+	area_verify(&sparse);
+}
+
+static void reached_beside_cgroups(void)
+{
+	reached_beside(creators);
+}
+
+static void reached_beside_mounts(void)
+{
+	reached_beside(mounter);
 }
 
 /* --- many small cgroups --- */
@@ -324,6 +512,9 @@ static const struct test tests[] = {
 	TEST("reclaim.request_is_met", request_is_met),
 	TEST("reclaim.no_more_than_wanted", no_more_than_wanted),
 	TEST("reclaim.fault_splits_few", fault_splits_few),
+	TEST("reclaim.mmap_waits_for_few", mmap_waits_for_few),
+	TEST("reclaim.reached_beside_cgroups", reached_beside_cgroups),
+	TEST("reclaim.reached_beside_mounts", reached_beside_mounts),
 	TEST("reclaim.satisfied_spares_children", satisfied_spares_children),
 	TEST("reclaim.light_spares_few", light_spares_few,
 	     .before = min_free_save, .after = min_free_restore),
