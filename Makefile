@@ -131,7 +131,7 @@ bench-check: bench ## the benchmark, and no ratio of it worse than in bench/base
 check: deps ## what CI runs: the essential of every suite, with a table of times at the end
 	@$(PYTHON) -m scripts.check check
 
-check-full: deps ## everything that `make check` leaves out (hours; goes on where it was interrupted)
+check-full: deps ## what `make check` leaves out, but for the extra cases of bench (hours; goes on where it was interrupted)
 	@$(PYTHON) -m scripts.check check-full
 
 clean: ## delete everything that was built; keep the downloaded source and the signing key
