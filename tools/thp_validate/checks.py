@@ -17,6 +17,8 @@ from .taint import DEGRADED, OK, UNSUPPORTED
 UNSEEN, SKIPPED = "unseen", "skipped"
 CHOICE = "kernel-thp-cloud (virtual machines) or kernel-thp (bare metal)"
 BOOT = f"boot {CHOICE}"
+# tuned switches every profile off that is not named.
+APPLY = "`tuned-adm profile thp-shrinker`, with the host's own profiles (`tuned-adm active`) named before it"
 # A threshold below this share of a huge page splits huge pages in use.
 LOWEST_THRESHOLD = 0.1
 
@@ -155,7 +157,7 @@ def _enabled(facts: Facts) -> Check:
         what = f"{node} is {value} and overrides enabled={thp.enabled}"
         return Check(name, DEGRADED, what, f"write inherit to {node}")
     what = f"transparent_hugepage/enabled is {value}, so programs get no huge pages unless they request them"
-    hint = "`tuned-adm profile thp-shrinker`, with nothing else in /etc/tuned/thp-shrinker-variables.conf"
+    hint = f"{APPLY}, and nothing else in /etc/tuned/thp-shrinker-variables.conf"
     return Check(name, DEGRADED, what, hint)
 
 
@@ -175,7 +177,7 @@ def _switch(facts: Facts) -> Check:
         return Check(name, UNSUPPORTED, "this kernel has no underused shrinker", BOOT)
     if value == 0:
         what = "shrink_underused is 0, so underused huge pages are never split"
-        return Check(name, DEGRADED, what, "`tuned-adm profile thp-shrinker`")
+        return Check(name, DEGRADED, what, APPLY)
     return Check(name, OK, "on")
 
 
@@ -183,31 +185,29 @@ def _threshold(facts: Facts) -> Check:
     name, thp = "shrinker-threshold", facts.thp
     if thp.shrink_underused is None or thp.subpages is None:
         return Check(name, SKIPPED, "no shrinker")
-    apply = "`tuned-adm profile thp-shrinker`"
     if thp.threshold is None:
         return Check(name, UNSEEN, "khugepaged/max_ptes_none is not readable", "run this as root")
     if thp.threshold >= thp.subpages - 1:
         what = f"the threshold is {thp.threshold} of {thp.subpages} pages, so no huge page that holds data is split"
-        return Check(name, DEGRADED, what, apply)
+        return Check(name, DEGRADED, what, APPLY)
     if thp.threshold < LOWEST_THRESHOLD * thp.subpages:
         what = f"the threshold is {thp.threshold} of {thp.subpages} pages, so huge pages in use are split"
-        return Check(name, DEGRADED, what, apply)
+        return Check(name, DEGRADED, what, APPLY)
     return Check(name, OK, f"{thp.threshold} of {thp.subpages} pages")
 
 
 def _profile(facts: Facts) -> Check:
     name, profile = "profile-active", facts.profile
-    apply = "`tuned-adm profile thp-shrinker`"
     if facts.host.container:
         return _host_only(name, "the tuned profile", facts.host.container)
     if not profile.installed:
         why = facts.unseen.get("tuned-adm", "not installed")
         if why == "not installed":
-            hint = f"install tuned and tuned-profiles-thp, then {apply}"
+            hint = f"install tuned and tuned-profiles-thp, then {APPLY}"
             return Check(name, DEGRADED, "tuned is not installed, so nothing sets these values at boot", hint)
         return Check(name, UNSEEN, f"tuned-adm could not run: {why}", "run this as root on the host")
     if not profile.running:
-        return Check(name, DEGRADED, "the tuned daemon is not running", f"`systemctl enable --now tuned`, then {apply}")
+        return Check(name, DEGRADED, "the tuned daemon is not running", f"`systemctl enable --now tuned`, then {APPLY}")
     if profile.ours and profile.at_boot is False:
         what = f"{profile.ours} is active, but tuned does not start at boot"
         return Check(name, DEGRADED, what, "`systemctl enable tuned`")
@@ -215,9 +215,9 @@ def _profile(facts: Facts) -> Check:
         return Check(name, OK, " ".join(profile.active))
     if profiles.BASELINE in profile.active:
         what = f"{profiles.BASELINE} is active, which restores the distribution's defaults"
-        return Check(name, DEGRADED, what, apply)
+        return Check(name, DEGRADED, what, APPLY)
     have = f"the active profile is {' '.join(profile.active)}" if profile.active else "no tuned profile is active"
-    return Check(name, DEGRADED, f"{have}, none of {', '.join(profiles.OURS)}", apply)
+    return Check(name, DEGRADED, f"{have}, none of {', '.join(profiles.OURS)}", APPLY)
 
 
 def _verified(facts: Facts) -> Check:
