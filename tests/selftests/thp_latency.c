@@ -14,12 +14,12 @@
 #include "thp_util.h"
 
 #define THPS		96
-/* A scan gives way after each huge page, so there is time for many mounts. */
+/* Nobody waits for a scan, so there is time for many mounts. */
 #define MOUNTS_WANTED	(THPS / 8)
 /* The mounts may get too little of a busy processor: three of five rounds. */
 #define GOOD_ROUNDS	3
 #define BAD_ROUNDS	3
-/* Each pass gives back at least one huge page, or gives way to a mount. */
+/* Each pass gives back at least one huge page. */
 #define MOST_PASSES	2000
 
 struct work {
@@ -83,7 +83,7 @@ static struct work *work_new(void)
 
 /*
  * Mounts again and again, and returns how many mounts began while a pass of the
- * scan was running. If the scan does not give way, the first one ends with it.
+ * scan was running. If mounts wait for the scan, the first one ends with it.
  */
 static int mounts_in_scan(void)
 {
@@ -119,7 +119,7 @@ static void mount_during_scan(void)
 		else
 			bad++;
 		expect(bad < BAD_ROUNDS,
-		       "in %d of %d rounds the scan gave way to few mounts, %d at last, not %d",
+		       "in %d of %d rounds few mounts began in the scan, %d at last, not %d",
 		       bad, good + bad, mounts, MOUNTS_WANTED);
 	}
 }

@@ -96,12 +96,14 @@ static char *map_small(int pages)
 	return memory;
 }
 
-static void limit_to_charged(void)
+static void limit_to_charged(const char *cgroup)
 {
-	char limit[32];
+	char file[64], limit[32];
 
-	snprintf(limit, sizeof(limit), "%ld", charged());
-	cgroup_set("memory.max", limit);
+	snprintf(file, sizeof(file), "%smemory.current", cgroup);
+	snprintf(limit, sizeof(limit), "%ld", cgroup_number(file));
+	snprintf(file, sizeof(file), "%smemory.max", cgroup);
+	cgroup_set(file, limit);
 }
 
 static void fault_splits_few(void)
@@ -115,7 +117,7 @@ static void fault_splits_few(void)
 	area = area_alloc(MANY, SPARSE);
 	more = map_small(FAULTS);
 	split = counter(SPLIT);
-	limit_to_charged();
+	limit_to_charged("");
 	for (i = 0; i < FAULTS; i++)
 		more[i * PAGE_SIZE] = 1;
 	split = counter(SPLIT) - split;
@@ -162,7 +164,7 @@ static void mmap_waits_for_few(void)
 	set_threshold(USUAL_THRESHOLD);
 	area = area_alloc(MANY, SPARSE);
 	writer.memory = map_small(FAULTS_BESIDE);
-	limit_to_charged();
+	limit_to_charged("");
 	before = counter(SPLIT);
 	expect(!pthread_create(&thread, NULL, write_pages, &writer),
 	       "no thread");
@@ -186,10 +188,8 @@ static void mmap_waits_for_few(void)
 	area_verify(&area);
 }
 
-/* --- others who want the lock that a scan holds do not end it at once --- */
+/* --- those who want the lock of the shrinkers do not keep reclaim from them --- */
 
-#define SHRINKS		"vmscan/mm_shrink_slab_start"
-#define CALLED		"deferred_split_scan+0x0"
 #define WELL_USED	256
 #define UNDERUSED	32
 
@@ -226,24 +226,33 @@ static const struct other creators[] = {
 	{ 0 },
 };
 
-static const struct other mounter[] = {
+static const struct other mounters[] = {
+	{ mount_file_systems, "/tmp" },
+	{ mount_file_systems, "/tmp" },
 	{ mount_file_systems, "/tmp" },
 	{ 0 },
 };
 
-/*
- * If each of them ended a call of the shrinker, it would take one call for each
- * that is well used. The calls that find the lock taken are not in the trace.
- */
-#define CALLS_ALLOWED	(WELL_USED / 4)
-#define REACH_SECONDS	20
-
-static void reached_beside(const struct other *others)
+static void write_at_limit(void *memory)
 {
-	double end = now() + REACH_SECONDS;
+	int i;
+
+	cgroup_go("load");
+	for (i = 0; i < FAULTS_BESIDE; i++)
+		((char *)memory)[i * PAGE_SIZE] = 1;
+}
+
+/*
+ * The cgroup of the load has all the memory and no other process than the one
+ * that writes: an OOM kill meets that one.
+ */
+static void lives_beside(const struct other *others)
+{
 	struct area used, sparse;
+	int status, count = 0;
+	pid_t writer;
+	char *memory;
 	long split;
-	int calls;
 
 	if (cgroup_is_v1())
 		skip("needs cgroup v2");
@@ -254,34 +263,37 @@ static void reached_beside(const struct other *others)
 	cgroup_go("load");
 	used = area_alloc(WELL_USED, DENSE);
 	sparse = area_alloc(UNDERUSED, SPARSE);
+	memory = map_small(FAULTS_BESIDE);
 	cgroup_go("test");
+	cgroup_set("load/memory.swap.max", "0");
+	limit_to_charged("load/");
 	split = counter(SPLIT);
-	trace_on(SHRINKS, false);
-	for (; others->run; others++)
-		helper_start(others->run, others->arg);
-	while (counter(SPLIT) == split && now() < end)
-		cgroup_write("load/memory.reclaim", "1M");
-	calls = trace_lines(CALLED, "");
+	for (; others[count].run; count++)
+		helper_start(others[count].run, others[count].arg);
+	writer = helper_start(write_at_limit, memory);
+	expect(waitpid(writer, &status, 0) == writer, "waitpid: %s",
+	       strerror(errno));
 	split = counter(SPLIT) - split;
-	note("%d calls of the shrinker until %ld huge pages behind %d others were split",
-	     calls, split, WELL_USED);
-	expect(split, "in %d calls of the shrinker, none of %d underused huge pages is reached",
-	       calls, UNDERUSED);
-	expect(calls <= CALLS_ALLOWED,
-	       "%d calls of the shrinker to come past %d huge pages", calls,
-	       WELL_USED);
+	note("%d pages at memory.max beside %d others: %ld of %d huge pages split",
+	     FAULTS_BESIDE, count, split, UNDERUSED);
+	expect(!cgroup_event("load/memory.events", "oom_kill"),
+	       "out of memory, with %ld of %d underused huge pages split",
+	       split, UNDERUSED);
+	expect(WIFEXITED(status) && !WEXITSTATUS(status),
+	       "the pages were not written: status %#x", status);
+	expect(split >= 1, "no huge page is split: is memory.max in force?");
 	expect_whole(&used, "well used");
 	area_verify(&sparse);
 }
 
-static void reached_beside_cgroups(void)
+static void lives_beside_cgroups(void)
 {
-	reached_beside(creators);
+	lives_beside(creators);
 }
 
-static void reached_beside_mounts(void)
+static void lives_beside_mounts(void)
 {
-	reached_beside(mounter);
+	lives_beside(mounters);
 }
 
 /* --- many small cgroups --- */
@@ -320,6 +332,8 @@ static void satisfied_spares_children(void)
 }
 
 #define MIN_FREE	"/proc/sys/vm/min_free_kbytes"
+#define SHRINKS		"vmscan/mm_shrink_slab_start"
+#define CALLED		"deferred_split_scan+0x0"
 #define LIGHTEST	" priority 12"
 #define WAKE_SECONDS	10
 /* Above this, kswapd would take gigabytes of a host's page cache. */
@@ -501,8 +515,8 @@ static const struct test tests[] = {
 	TEST("reclaim.no_more_than_wanted", no_more_than_wanted),
 	TEST("reclaim.fault_splits_few", fault_splits_few),
 	TEST("reclaim.mmap_waits_for_few", mmap_waits_for_few),
-	TEST("reclaim.reached_beside_cgroups", reached_beside_cgroups),
-	TEST("reclaim.reached_beside_mounts", reached_beside_mounts),
+	TEST("reclaim.lives_beside_cgroups", lives_beside_cgroups),
+	TEST("reclaim.lives_beside_mounts", lives_beside_mounts),
 	TEST("reclaim.satisfied_spares_children", satisfied_spares_children),
 	TEST("reclaim.light_spares_few", light_spares_few,
 	     .before = min_free_save, .after = min_free_restore),
