@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import direct_boot, upstream
-from lab.kernel_build import Place, merged, refused
+from lab.kernel_build import Place, merged, options, refused
 from scripts import distro, files, kconfig, lock, rpms, series
 from scripts.console import BUILD, UserError, say, step
 from scripts.flavours import CLOUD
@@ -24,6 +24,7 @@ from scripts.flavours import CLOUD
 HERE = Path(__file__).resolve().parent
 OUT = BUILD / "bench"
 CONFIG = HERE / "kernel.config"
+PARTS = (direct_boot.CONFIG, CONFIG)
 STOCK, THP, UPSTREAM = "stock", "thp", "upstream"
 NAMES = (STOCK, THP, UPSTREAM)
 PACKAGED = "packaged"
@@ -67,7 +68,7 @@ class Source:
 
 def configuration() -> Path:
     """Write the configuration of all kernels."""
-    return merged(OUT / "kernel.config", direct_boot.CONFIG, CONFIG)
+    return merged(OUT / "kernel.config", *PARTS)
 
 
 def of_tree(commit: str) -> Source:
@@ -130,7 +131,7 @@ def set_thp_swap(source: Path, on: bool) -> None:
 
 def lacks(kernel: Kernel) -> list[str]:
     """Return the options of the configuration that this kernel does not have."""
-    return refused(kconfig.parse(configuration().read_text()), kconfig.parse(kernel.config.read_text()))
+    return refused(options(*PARTS), kconfig.parse(kernel.config.read_text()))
 
 
 def packaged() -> Kernel:

@@ -42,11 +42,15 @@ class Place:
         return self.objects / IMAGE
 
 
+def options(*parts: Path) -> dict[str, str]:
+    """Return the options of several configurations, of which later ones win over earlier ones."""
+    return {option: value for part in parts for option, value in kconfig.parse(part.read_text()).items()}
+
+
 def merged(target: Path, *parts: Path) -> Path:
     """Write a configuration in which later parts win over earlier ones."""
-    options = {option: value for part in parts for option, value in kconfig.parse(part.read_text()).items()}
     target.parent.mkdir(parents=True, exist_ok=True)
-    files.replace(target, "".join(f"{option}={value}\n" for option, value in options.items()))
+    files.replace(target, "".join(f"{option}={value}\n" for option, value in options(*parts).items()))
     return target
 
 
