@@ -19,6 +19,7 @@ from scripts.console import BUILD, UserError
 META = "linux-image-6.12-cloud-amd64"
 IMAGE = re.compile(r"^Depends:.*?(linux-image-(6\.12\.\S+-cloud-amd64))\b", re.MULTILINE)
 CACHE = BUILD / "lab" / "debs"
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 GUEST = "/var/tmp/upstream"
 INSTALL_TIMEOUT = 600.0
 
@@ -32,7 +33,26 @@ def newest() -> tuple[str, str]:
     return match[1], match[2]
 
 
-def package(name: str) -> Path:
+def options(suite: str) -> list[str]:
+    """Return apt's options for another suite of this machine's archive, in a folder of its own."""
+    command = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(ORIGIN) $(COMPONENT)", "Created-By: Packages"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    archive = next((words[0] for words in map(str.split, listed) if words[1:] == ["Debian", "main"]), "")
+    if not archive:
+        raise UserError("apt on this machine knows no archive of Debian", f"add one that has {suite}")
+    folder = BUILD / "lab" / f"apt-{suite}"
+    for name in ("lists/partial", "archives/partial"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "list").write_text(f"deb [signed-by={KEYRING}] {archive} {suite} main\n")
+    made = [
+        f"Dir::Etc::sourcelist={folder}/list",
+        "Dir::Etc::sourceparts=/dev/null",
+        f"Dir::State::lists={folder}/lists",
+    ]
+    return [word for option in (*made, f"Dir::Cache::archives={folder}/archives") for word in ("-o", option)]
+
+
+def package(name: str, suite: str = "") -> Path:
     """Return the package file, and download it if it is missing; apt checks its signature chain."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with CACHE.with_suffix(".lock").open("w") as handle:
@@ -42,7 +62,10 @@ def package(name: str) -> Path:
             by_hand = f"put {name}_*.deb, which Debian's archive has, into {CACHE}"
             if not shutil.which("apt-get"):
                 raise UserError(f"there is no apt-get here to download {name}", by_hand)
-            command = ["apt-get", "download", name]
+            other = options(suite) if suite else []
+            if suite:
+                subprocess.run(["apt-get", *other, "-q", "update"], capture_output=True, check=False)
+            command = ["apt-get", *other, "download", name]
             done = subprocess.run(
                 command, cwd=CACHE, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
             )
