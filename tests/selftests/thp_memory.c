@@ -453,6 +453,14 @@ int other_node(void *page)
 	skip("only one NUMA node (boot with numa=fake=2)");
 }
 
+/* Where memory comes from as long as there is some, where the kernel can do that. */
+void prefer_node(int node)
+{
+	unsigned long nodes = 1UL << node;
+
+	syscall(SYS_set_mempolicy, MPOL_PREFERRED, &nodes, 8 * sizeof(nodes));
+}
+
 /* Maps the huge pages by PTEs without splitting them. */
 void area_map_by_ptes(struct area *area)
 {

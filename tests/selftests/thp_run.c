@@ -7,7 +7,6 @@
  * a test left running.
  */
 #include <errno.h>
-#include <linux/mempolicy.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,6 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,20 +26,13 @@
 
 const struct test *present_test;
 
-/* Keeps the memory of a test on one node, where the kernel can do that. */
-static void prefer_first_node(void)
-{
-	unsigned long nodes = 1;
-
-	syscall(SYS_set_mempolicy, MPOL_PREFERRED, &nodes, 8 * sizeof(nodes));
-}
-
 static void run_child(const struct test *test, const sigset_t *mask)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setpgid(0, 0);
 	sigprocmask(SIG_SETMASK, mask, NULL);
-	prefer_first_node();
+	/* Keeps the memory of a test together. */
+	prefer_node(0);
 	cgroup_enter();
 	if (test->run)
 		test->run();

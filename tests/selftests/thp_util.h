@@ -39,7 +39,7 @@
 
 /*
  * The shared files, each of which calls only those before it: thp_base.c,
- * thp_sysfs.c, thp_memory.c, thp_run.c.
+ * thp_sysfs.c, thp_memory.c, thp_blocks.c, thp_run.c.
  */
 
 /* --- thp_base.c: verdicts, helper processes, the kernel log --- */
@@ -194,8 +194,42 @@ int area_whole(const struct area *area);
 void area_make_partial(struct area *area);
 int node_of(void *page);
 int other_node(void *page);
+void prefer_node(int node);
 void area_map_by_ptes(struct area *area);
 void area_migrate(struct area *area);
+
+/* --- thp_blocks.c: free memory, in whole blocks or in pieces, for defrag mode --- */
+
+#define DEFRAG_MODE	"/proc/sys/vm/defrag_mode"
+#define MOVE_LOCKED	"/proc/sys/vm/compact_unevictable_allowed"
+
+/* Reclaim can have so much of the memory that is in pieces. */
+#define RECLAIMABLE	(64 * MB)
+
+struct mapping {
+	char *memory;
+	size_t size;
+};
+
+void settings_save(void);
+void settings_restore(void);
+void file_set(const char *path, const char *value);
+
+long meminfo(const char *name);
+long zoneinfo(const char *name);
+long in_large_buddies(void);
+void note_free(void);
+
+void need_all_memory(void);
+char *fill_memory(size_t *size);
+struct mapping take_to_pieces(void);
+void lock_in_place(struct mapping pieces);
+void fill_pipes(long size);
+void halve_pipes(void);
+void trace_mixing(void);
+int mixed(void);
+void exhaust_kind(void);
+void occupy_kcompactd(void);
 
 /* --- thp_run.c: runs the tests, each in a process of its own --- */
 

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * vm.defrag_mode: free memory is kept in whole pageblocks, and pages of another
+ * kind get into a block only when nothing else is left. How memory is taken to
+ * pieces for that: thp_blocks.c. What happens under load: thp_defrag_load.c.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "thp_util.h"
+
+#define VM		"/proc/sys/vm/"
+#define MIN_FREE	VM "min_free_kbytes"
+#define SCALE		VM "watermark_scale_factor"
+#define LOOKED_AT	"compact_daemon_migrate_scanned"
+#define REFUSED		"vm.defrag_mode: not possible"
+
+#define UNMOVABLE	(256 * MB)	/* more than kcompactd keeps ready */
+#define MOST_THPS	200
+#define SPARSE_THPS	256
+#define WANTED_THPS	32
+#define SIGNALS		400000	/* 50 in a page */
+#define SECONDS		120
+#define MOST_WAIT	90	/* seconds */
+#define LONGEST_REST	70
+
+static long file_number(const char *path)
+{
+	char text[64];
+
+	expect(!file_read(path, text, sizeof(text)), "%s cannot be read", path);
+	return atol(text);
+}
+
+/* --- the switch --- */
+
+static void values(void)
+{
+	static const char * const bad[] = { "2", "-1", "x", "1x" };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		bool on = i % 2;
+
+		file_set(DEFRAG_MODE, on ? "1" : "0");
+		expect(file_write(DEFRAG_MODE, bad[i]) == -EINVAL, "takes \"%s\"",
+		       bad[i]);
+		expect(file_number(DEFRAG_MODE) == on, "\"%s\" changes it", bad[i]);
+	}
+	file_set(DEFRAG_MODE, "0\n");
+	expect(!file_number(DEFRAG_MODE), "still on");
+}
+
+/* Where the watermarks are less than two blocks, as on a small machine. */
+static void refused_when_small(void)
+{
+	char line[256];
+	int log = log_open(), error;
+
+	file_set(SCALE, "1");
+	file_set(MIN_FREE, "256");
+	if (zoneinfo("high") >= 2 * (long)THP_SIZE)
+		skip("needs a host with less memory, and lower watermarks");
+	error = file_write(DEFRAG_MODE, "1");
+	expect(error == -EOPNOTSUPP, "%s, not EOPNOTSUPP", strerror(-error));
+	expect(!file_number(DEFRAG_MODE), "on nevertheless");
+	while (log_line(log, line, sizeof(line))) {
+		if (strstr(line, REFUSED))
+			return;
+	}
+	fail("the log does not say why");
+}
+
+static long in_blocks(void)
+{
+	return zoneinfo("nr_free_pages_blocks");
+}
+
+/* So that there is much free memory beside the blocks. */
+static void take_some_to_pieces(void)
+{
+	size_t size = 256 * MB, i;
+	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	expect(memory != MAP_FAILED, "mmap: %s", strerror(errno));
+	madvise(memory, size, MADV_NOHUGEPAGE);
+	for (i = 0; i < size; i += PAGE_SIZE)
+		memory[i] = 1;
+	for (i = 0; i < size; i += 2 * PAGE_SIZE)
+		madvise(memory + i, PAGE_SIZE, MADV_DONTNEED);
+}
+
+/* The same from another file. */
+static void blocks_counted(void)
+{
+	long large, blocks;
+
+	take_some_to_pieces();
+	large = in_large_buddies();
+	blocks = in_blocks();
+	expect(blocks > 0 && blocks <= large + 16 * (long)THP_SIZE,
+	       "%ld MB in blocks, and %ld MB in buddies as large",
+	       blocks / (long)MB, large / (long)MB);
+}
+
+/* --- requests of pages that cannot be moved --- */
+
+static void mixed_by_pipes(const char *mode)
+{
+	take_to_pieces();
+	/* Else its blocks are enough, and nobody works for one himself. */
+	occupy_kcompactd();
+	file_set(DEFRAG_MODE, mode);
+	trace_mixing();
+	fill_pipes(in_large_buddies() + UNMOVABLE);
+	note_free();
+}
+
+/* The measure of the next test: without the mode, pages get into many blocks. */
+static void mixes_when_off(void)
+{
+	mixed_by_pipes("0");
+	expect(mixed() >= 10, "mixed only %d times", mixed());
+}
+
+static void mixes_nothing(void)
+{
+	mixed_by_pipes("1");
+	expect(!mixed(), "mixed %d times", mixed());
+}
+
+static void mixed_by_helper(void *unused)
+{
+	(void)unused;
+	mixed_by_pipes("1");
+}
+
+/* What was split off a larger page and leaked would be missed here. */
+static void loses_nothing(void)
+{
+	long before, after;
+	int status;
+
+	need_all_memory();
+	before = meminfo("MemFree");
+	/* Who loses enough is killed for it. */
+	expect(waitpid(helper_start(mixed_by_helper, NULL), &status, 0) > 0,
+	       "waitpid: %s", strerror(errno));
+	if (WIFEXITED(status) && WEXITSTATUS(status))
+		_exit(WEXITSTATUS(status));
+	usleep(500000);
+	after = meminfo("MemFree");
+	expect(after > before - (long)(32 * MB), "%ld MB free before, %ld after",
+	       before / MB, after / MB);
+}
+
+/* --- the last resort --- */
+
+static void take_more(void *unused)
+{
+	(void)unused;
+	exhaust_kind();
+	fill_pipes(RECLAIMABLE);
+}
+
+/* A request without an end would not be noticed by a process that makes it. */
+static void mixes_before_oom(void)
+{
+	const char *slow = getenv("THP_TEST_SLOW");
+	double end = now() + MOST_WAIT * (slow ? atof(slow) : 1);
+	siginfo_t ended = { .si_pid = 0 };
+	pid_t pid;
+
+	/* To say that is not to need a page: map it now. */
+	expect(!*reason, "%s", reason);
+	pid = helper_start(take_more, NULL);
+	while (!ended.si_pid) {
+		expect(now() < end, "a request for a page has no end");
+		usleep(100000);
+		expect(!waitid(P_PID, pid, &ended, WEXITED | WNOHANG | WNOWAIT),
+		       "waitid: %s", strerror(errno));
+	}
+	helper_join(pid);
+}
+
+/* Each signal that is queued takes memory that is allocated with GFP_ATOMIC. */
+static void queue_signals(long count)
+{
+	struct rlimit pending = { RLIM_INFINITY, RLIM_INFINITY };
+	union sigval value = { .sival_int = 0 };
+	sigset_t blocked;
+	long i;
+
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGRTMIN);
+	sigprocmask(SIG_BLOCK, &blocked, NULL);
+	expect(!setrlimit(RLIMIT_SIGPENDING, &pending), "RLIMIT_SIGPENDING: %s",
+	       strerror(errno));
+	for (i = 0; i < count; i++)
+		expect(!sigqueue(getpid(), SIGRTMIN, value),
+		       "signal %ld is not queued: %s", i, strerror(errno));
+}
+
+static void atomic_gets_memory(void)
+{
+	int before;
+
+	exhaust_kind();
+	before = mixed();
+	queue_signals(SIGNALS);
+	expect(mixed() > before, "there were pages of that kind left");
+}
+
+/* There is much free memory. That none of it is in blocks is no reason to reclaim. */
+static void reclaims_no_more(void)
+{
+	long before, stolen;
+
+	exhaust_kind();
+	before = counter("pgsteal_kswapd");
+	queue_signals(SIGNALS);
+	stolen = counter("pgsteal_kswapd") - before;
+	expect(stolen <= 1024, "kswapd has reclaimed %ld pages", stolen);
+}
+
+/* --- kcompactd --- */
+
+static struct area fault_thps(int thps, const char *defrag)
+{
+	struct area area = area_map(thps);
+	int thp;
+
+	knob_set("defrag", defrag);
+	for (thp = 0; thp < thps; thp++)
+		touch(area_thp(&area, thp));
+	return area;
+}
+
+/* Faults that do not work for a huge page themselves: they wake kcompactd. */
+static struct area ask_for_thps(int thps)
+{
+	return fault_thps(thps, "defer");
+}
+
+/* Who gets a block wakes nobody: ask for so many more than there are. */
+static int thps_beyond(int more)
+{
+	return in_large_buddies() / THP_SIZE + more;
+}
+
+/* Nobody is woken by these, and none comes from another node. */
+static void take_blocks(void)
+{
+	int node;
+
+	for (node = 0; node < 2; node++) {
+		prefer_node(node);
+		fault_thps(thps_beyond(0), "never");
+	}
+	prefer_node(0);
+}
+
+/* In how many zones is as much free in blocks as the high watermark? */
+static int zones_with_blocks(void)
+{
+	FILE *file = fopen("/proc/zoneinfo", "re");
+	char line[256], zone[64] = "", key[64];
+	long value, high = 0;
+	int zones = 0;
+
+	expect(file, "/proc/zoneinfo: %s", strerror(errno));
+	while (fgets(line, sizeof(line), file)) {
+		sscanf(line, "Node %*d, zone %63s", zone);
+		if (sscanf(line, " %63s %ld", key, &value) != 2)
+			continue;
+		if (!strcmp(key, "high"))
+			high = value;
+		if (!strcmp(key, "nr_free_pages_blocks") && high &&
+		    strcmp(zone, "DMA"))
+			zones += value >= high;
+	}
+	fclose(file);
+	return zones;
+}
+
+/* After failures, kcompactd leaves out up to 63 calls, or rests for a minute. */
+static bool kcompactd_begins(double end)
+{
+	long before = counter(LOOKED_AT);
+
+	while (counter(LOOKED_AT) == before) {
+		struct area area = ask_for_thps(thps_beyond(1));
+
+		area_free(&area);
+		if (now() >= end)
+			return false;
+		usleep(20000);
+	}
+	return true;
+}
+
+/* How many bytes in blocks does kcompactd make of what is free, in the mode? */
+static long blocks_made(void)
+{
+	double end = now() + LONGEST_REST;
+
+	file_set(DEFRAG_MODE, "1");
+	/* Mostly it begins at once, and once is enough. */
+	while (!zones_with_blocks() && kcompactd_begins(end))
+		sleep(3);
+	return in_large_buddies();
+}
+
+static void keeps_blocks(void)
+{
+	long made;
+
+	take_to_pieces();
+	take_blocks();
+	expect(!zones_with_blocks(), "there are enough blocks already");
+	made = blocks_made();
+	expect(zones_with_blocks(), "only %ld MB in blocks", made / (long)MB);
+}
+
+/* What is left of a sparse huge page keeps its block until it is moved. */
+static void made_of_sparse(void)
+{
+	long free, before, alone;
+	struct area area;
+	size_t size;
+
+	need_all_memory();
+	cgroup_set("memory.swap.max", "0");
+	set_threshold(USUAL_THRESHOLD);
+	area = area_alloc(SPARSE_THPS, SPARSE);
+	fill_memory(&size);
+	take_blocks();
+	free = meminfo("MemFree");
+	before = in_large_buddies();
+	trigger();
+	free = meminfo("MemFree") - free;
+	alone = in_large_buddies();
+	expect(!zones_with_blocks(), "there are enough blocks already");
+	note("the shrinker gives %ld MB back; in blocks are %ld MB before, %ld MB after, and %ld MB with kcompactd in defrag mode",
+	     free / (long)MB, before / (long)MB, alone / (long)MB,
+	     blocks_made() / (long)MB);
+	expect(zones_with_blocks(), "only %ld MB in blocks",
+	       in_large_buddies() / (long)MB);
+	area_verify(&area);
+}
+
+/* So do those who compact themselves. One success ends that. */
+static void end_deferral(void)
+{
+	long before = counter("compact_success");
+	struct area area = area_map(MOST_THPS);
+	int thp;
+
+	for (thp = 0; counter("compact_success") == before; thp++) {
+		expect(thp < area.thps, "compaction makes no huge page");
+		touch(area_thp(&area, thp));
+	}
+	area_free(&area);
+}
+
+/*
+ * Compaction leaves hints to skip the blocks in which it could not move anything.
+ * It could not when it looked, and soon it can.
+ */
+static void ignores_hints(void)
+{
+	long fallback;
+	struct mapping pieces = take_to_pieces();
+	struct area area, wanted;
+	int thp;
+
+	file_set(DEFRAG_MODE, "1");
+	end_deferral();
+	lock_in_place(pieces);
+	area = area_map(MOST_THPS);
+	fallback = counter("thp_fault_fallback");
+	for (thp = 0; counter("thp_fault_fallback") == fallback; thp++) {
+		expect(thp < area.thps, "still makes huge pages");
+		touch(area_thp(&area, thp));
+	}
+	munlock(pieces.memory, pieces.size);
+	file_set(MOVE_LOCKED, "1");
+
+	wanted = area_map(WANTED_THPS);
+	for (thp = 0; thp < wanted.thps; thp++)
+		touch(area_thp(&wanted, thp));
+	note_free();
+	expect(area_whole(&wanted) >= wanted.thps / 2, "only %d of %d THPs",
+	       area_whole(&wanted), wanted.thps);
+}
+
+/* Much is free, all of it beside pages that cannot be moved. */
+static void take_unmovable_to_pieces(void)
+{
+	size_t size, part = 512 * MB;
+	char *memory;
+
+	need_all_memory();
+	cgroup_set("memory.swap.max", "0");
+	memory = fill_memory(&size);
+	expect(size > part, "only %zu MB could be filled", size / MB);
+	/* The ends are on different nodes. */
+	munmap(memory, part / 2);
+	munmap(memory + size - part / 2, part / 2);
+	fill_pipes(part - RECLAIMABLE);
+	halve_pipes();
+	note_free();
+}
+
+/* Returns how many pages kcompactd has looked at while it was asked in vain. */
+static long looked_at(double seconds)
+{
+	long before = counter(LOOKED_AT);
+	double end = now() + seconds;
+
+	while (now() < end) {
+		struct area area = ask_for_thps(thps_beyond(8));
+
+		area_free(&area);
+		usleep(20000);
+	}
+	return counter(LOOKED_AT) - before;
+}
+
+/* At ten calls a second, of which compaction leaves out up to 63 in a row. */
+static void rests_when_useless(void)
+{
+	long then;
+
+	take_unmovable_to_pieces();
+	take_blocks();
+	file_set(DEFRAG_MODE, "1");
+	expect(kcompactd_begins(now() + LONGEST_REST), "kcompactd does not begin");
+	note("kcompactd looked at %ld pages", looked_at(20));
+	then = looked_at(10);
+	expect(!then, "kcompactd goes on: it looked at %ld pages more", then);
+}
+
+#define SETTINGS	.seconds = SECONDS, .before = settings_save,		\
+			.after = settings_restore
+
+static const struct test tests[] = {
+	TEST("defrag.values", values, SETTINGS),
+	TEST("defrag.refused_when_small", refused_when_small, SETTINGS),
+	TEST("defrag.blocks_counted", blocks_counted, SETTINGS),
+	TEST("defrag.keeps_blocks", keeps_blocks, SETTINGS),
+	TEST("defrag.made_of_sparse", made_of_sparse, SETTINGS),
+	TEST("defrag.rests_when_useless", rests_when_useless, SETTINGS),
+	TEST("defrag.mixes_when_off", mixes_when_off, SETTINGS),
+	TEST("defrag.mixes_nothing", mixes_nothing, SETTINGS),
+	TEST("defrag.loses_nothing", loses_nothing, SETTINGS),
+	TEST("defrag.mixes_before_oom", mixes_before_oom, SETTINGS),
+	TEST("defrag.atomic_gets_memory", atomic_gets_memory, SETTINGS),
+	TEST("defrag.reclaims_no_more", reclaims_no_more, SETTINGS),
+	TEST("defrag.ignores_hints", ignores_hints, SETTINGS),
+};
+
+int main(int argc, char **argv)
+{
+	return run_tests(argc, argv, tests, ARRAY_SIZE(tests));
+}
