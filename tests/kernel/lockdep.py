@@ -1,8 +1,8 @@
-"""Run stress, migration and pins on a small kernel with lockdep and DEBUG_VM, then the tests of cgroup v1.
+"""Run stress, migration, pins and defrag mode under load on a kernel with lockdep, then the tests of cgroup v1.
 
-The packaged selftests run on a kernel of the same sources that is booted directly, with its memory controller on cgroup
-v2 and then on v1. The run fails if a test does not pass, if the kernel complains, or if lockdep
-has switched itself off. Results: build/lockdep/v2 and v1, with console.log.
+The packaged selftests run on a small kernel of the same sources, with DEBUG_VM, that is booted directly, with its
+memory controller on cgroup v2 and then on v1. The run fails if a test does not pass, if the kernel complains, or if
+lockdep has switched itself off. Results: build/lockdep/v2 and v1, with console.log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ EXTRA = Path(__file__).with_name("lockdep.config")
 # How long thp_stress runs.
 STRESS_SECONDS = 60
 SLOW = 4
-RUNS = {"v2": ("thp_migration", "thp_migrating", "thp_zero_pins", "thp_stress"), "v1": ("thp_memcg_v1",)}
+RUNS = {
+    "v2": ("thp_migration", "thp_migrating", "thp_zero_pins", "thp_defrag_load", "thp_stress"),
+    "v1": ("thp_memcg_v1",),
+}
 TIME_LIMIT = 900.0
 
 
@@ -61,7 +64,7 @@ def run(version: str, image: Path, programs: list[Path]) -> list[str]:
     folder = OUT / version
     folder.mkdir(exist_ok=True)
     # Lockdep reports at the level of warnings, which `quiet` hides; the start of the log is a notice.
-    line = f"loglevel=6 numa=fake=2 THP_TEST_SLOW={SLOW} THP_STRESS_SECONDS={STRESS_SECONDS}"
+    line = f"loglevel=6 numa=fake=2 THP_TEST_FILL_MEMORY=1 THP_TEST_SLOW={SLOW} THP_STRESS_SECONDS={STRESS_SECONDS}"
     machine = Machine(kernel_line=line)
     with step(f"lockdep: {', '.join(plan)} with cgroup {version}"):
         base = direct_boot.base_archive(chosen, folder)
