@@ -58,7 +58,7 @@ vm: image ## start a virtual host, with dnf set to build/repo, and log in to it
 gate: deps rpms image ## install, boot and test the kernel in a virtual host (FLAVOUR=server; DEBUG=1: with churn)
 	@$(PYTHON) -m tests.kernel.gate --flavour $(FLAVOUR)
 
-lockdep: deps tree rpms ## stress, migration and cgroup v1 on a small kernel with lockdep and DEBUG_VM
+lockdep: deps tree rpms ## stress, migration, defrag mode and cgroup v1 on a small kernel with lockdep and DEBUG_VM
 	@$(PYTHON) -m tests.kernel.lockdep
 
 matrix: deps rpms image ## selftests on cgroup v1 and v2, swap on zram and on a disk, 1 and 2 NUMA nodes
@@ -109,8 +109,8 @@ releases: deps rpms image ## two releases side by side in a virtual host, and re
 	@$(VENV)/python -m pytest -q tests/kernel/test_two_releases.py
 
 # RECORD=1: write what passes to patches/6.1/tested.json, where CHANGED=1 looks.
-series-check: deps tree ## compile every prefix of the series for each variant: THP off, MEMCG off, i386, arm64 (CHANGED=1: what changed)
-	@$(PYTHON) -m scripts.series_check $(if $(CHANGED),--changed --variant thp-off$(comma)memcg-off) $(if $(RECORD),--record)
+series-check: deps tree ## compile every prefix of the series for each variant: THP off, MEMCG off, i386, arm64 (CHANGED=1: what changed, in two of these)
+	@$(PYTHON) -m scripts.series_check $(if $(CHANGED),--changed $(if $(RECORD),,--variant thp-off$(comma)memcg-off)) $(if $(RECORD),--record)
 
 # TIMES=10: only count in how many of ten runs the tests fail.
 mutation: deps tree ## the selftests fail on each mutant (MUTANT=NAME: on that; PATCH=SLUG: on those it guards against; CHANGED=1)
