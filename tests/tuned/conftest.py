@@ -7,15 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from lab.host import Host
-from tests.tuned.daemon import LOG, THP, VARIABLES, Tuned, Values
+from tests.tuned.daemon import DEFRAG_MODE, LOG, THP, VARIABLES, Tuned, Values
 
-# No kernel's default and no profile's value: a value that returns differs from one that stays.
+# No kernel's default and no profile's value, where there are more than two: a value that returns differs from one that
+# stays. Of the switches, only thp-baseline sets what they are here.
 INITIAL = {
     "enabled": "madvise",
     "defrag": "defer",
     "shrink_underused": "0",
     "underused_max_ptes_none": "333",
     "khugepaged/max_ptes_none": "444",
+    DEFRAG_MODE: "0",
 }
 
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import time
+from pathlib import PurePosixPath
 
 from lab.vm import Result, Vm
 from scripts.console import UserError
 
 THP = "/sys/kernel/mm/transparent_hugepage"
-NODES = ("enabled", "defrag", "shrink_underused", "underused_max_ptes_none", "khugepaged/max_ptes_none")
+DEFRAG_MODE = "/proc/sys/vm/defrag_mode"
+NODES = ("enabled", "defrag", "shrink_underused", "underused_max_ptes_none", "khugepaged/max_ptes_none", DEFRAG_MODE)
 LOG = "/var/log/tuned/tuned.log"
 VARIABLES = "/etc/tuned/thp-shrinker-variables.conf"
 # After a refusal, tuned-adm returns before the daemon has activated the previous profile again.
 SETTLE = 30.0
 
 Values = dict[str, str]
+
+
+def path(node: str) -> str:
+    """Return where a file is: below THP, unless its name says where."""
+    return str(PurePosixPath(THP, node))
 
 
 class Tuned:
@@ -50,7 +57,7 @@ class Tuned:
 
     def write(self, values: Values) -> None:
         """Change values as another program would."""
-        self.vm.run("; ".join(["set -e", *(f"echo {value} > {THP}/{node}" for node, value in values.items())]))
+        self.vm.run("; ".join(["set -e", *(f"echo {value} > {path(node)}" for node, value in values.items())]))
 
     def settle(self, expected: Values) -> Values:
         """Wait for these values, and return those in force at the end."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.tuned.daemon import Tuned, Values
+from tests.tuned.daemon import DEFRAG_MODE, Tuned, Values
 
 SHRINKER = {
     "enabled": "always",
     "defrag": "madvise",
     "shrink_underused": "1",
     "underused_max_ptes_none": "409",
+    DEFRAG_MODE: "1",
 }
 TIGHT = {**SHRINKER, "underused_max_ptes_none": "256", "khugepaged/max_ptes_none": "256"}
 # Debian's own kernel has enabled=always and no shrinker.
@@ -18,6 +19,7 @@ BASELINE = {
     "shrink_underused": "0",
     "underused_max_ptes_none": "khugepaged",
     "khugepaged/max_ptes_none": "511",
+    DEFRAG_MODE: "0",
 }
 
 

@@ -10,7 +10,7 @@ from lab import snapshots
 from lab.host import Host
 from lab.vm import Vm
 from scripts.console import UserError
-from tests.tuned.daemon import THP, VARIABLES, Tuned, Values
+from tests.tuned.daemon import DEFRAG_MODE, VARIABLES, Tuned, Values, path
 from tests.tuned.expected import BASELINE, SHRINKER, TIGHT, in_force
 
 RECIPE = snapshots.KERNEL_THP
@@ -23,15 +23,16 @@ def writes(vm: Vm, action: str) -> list[str]:
     We write the last one back as it is: whoever sees that write would have seen the command's.
     """
     vm.write("/root/watch_writes.py", WATCH_WRITES.read_text())
-    *_, last = files = [f"{THP}/{node}" for node in (*SHRINKER, "khugepaged/max_ptes_none")]
+    nodes = {path(node): node for node in (*SHRINKER, "khugepaged/max_ptes_none")}
+    *_, last = nodes
     script = (
-        f"python3 -I /root/watch_writes.py {' '.join(files)} > /run/writes & watcher=$!; "
+        f"python3 -I /root/watch_writes.py {' '.join(nodes)} > /run/writes & watcher=$!; "
         f"until grep -q ready /run/writes; do sleep 0.2; done; {action}; sleep 2; "
         f"value=$(cat {last}); echo $value > {last}; sleep 1; kill $watcher; cat /run/writes"
     )
-    *seen, end = [line for line in vm.run(script).text.splitlines() if line.startswith(THP)] or [""]
+    *seen, end = [line for line in vm.run(script).text.splitlines() if line in nodes] or [""]
     assert end == last, "writes are not seen"
-    return [line.removeprefix(f"{THP}/") for line in seen]
+    return [nodes[line] for line in seen]
 
 
 # What is set
@@ -57,12 +58,13 @@ def test_threshold_is_in_force_before_there_are_more_huge_pages(tuned: Tuned) ->
     order = writes(tuned.vm, "tuned-adm profile thp-shrinker")
     assert order.index("underused_max_ptes_none") < order.index("enabled")
     assert order.index("shrink_underused") < order.index("enabled")
+    assert order.index(DEFRAG_MODE) < order.index("enabled")
 
 
 def test_operators_values_are_applied_and_kept_apart_by_profile(tuned: Tuned) -> None:
-    tuned.vm.write(VARIABLES, "[thp-shrinker]\nthreshold_percent=50\nenabled=madvise\n")
+    tuned.vm.write(VARIABLES, "[thp-shrinker]\nthreshold_percent=50\nenabled=madvise\ndefrag_mode=0\n")
     tuned.profile("thp-shrinker")
-    assert in_force(tuned, {"underused_max_ptes_none": "256", "enabled": "madvise"})
+    assert in_force(tuned, {"underused_max_ptes_none": "256", "enabled": "madvise", DEFRAG_MODE: "0"})
     assert tuned.verify()[0]
 
 
@@ -137,6 +139,16 @@ def test_all_values_return(tuned: Tuned, initial: Values, command: str) -> None:
     tuned.profile("thp-shrinker-tight")
     tuned.vm.run(command)
     assert tuned.settle(initial) == initial
+
+
+@pytest.mark.full
+def test_baseline_switches_the_defrag_mode_off_until_it_goes(tuned: Tuned, initial: Values) -> None:
+    on = {**initial, DEFRAG_MODE: "1"}
+    tuned.write(on)
+    tuned.profile("thp-baseline")
+    assert in_force(tuned, {DEFRAG_MODE: "0"})
+    tuned.adm("off")
+    assert tuned.settle(on) == on
 
 
 @pytest.mark.full

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab import snapshots
-from tests.tuned.daemon import THP, Tuned, Values
+from tests.tuned.daemon import DEFRAG_MODE, THP, VARIABLES, Tuned, Values
 
 RECIPE = snapshots.UPSTREAM
 ON = {"enabled": "always", "defrag": "madvise", "shrink_underused": "1"}
@@ -28,6 +28,14 @@ def test_profile_works_with_the_files_of_this_kernel(
     assert tuned.verify()[0]
     tuned.adm("off")
     assert tuned.settle(initial) == initial
+
+
+@pytest.mark.full
+def test_a_value_for_kernels_with_the_defrag_mode_does_not_matter_here(tuned: Tuned, initial: Values) -> None:
+    assert DEFRAG_MODE not in initial
+    tuned.vm.write(VARIABLES, "[thp-shrinker]\ndefrag_mode=1\n")
+    tuned.profile("thp-shrinker")
+    assert tuned.verify()[0]
 
 
 @pytest.mark.full

@@ -6,7 +6,7 @@ import pytest
 
 from lab import snapshots
 from lab.host import Host
-from tests.tuned.daemon import LOG, THP, VARIABLES, Tuned, Values
+from tests.tuned.daemon import DEFRAG_MODE, LOG, THP, VARIABLES, Tuned, Values, path
 from tests.tuned.expected import BASELINE, TIGHT, in_force
 
 RECIPE = snapshots.KERNEL_THP
@@ -30,7 +30,7 @@ def test_verification_notices_every_value_that_changed(tuned: Tuned, initial: Va
         tuned.write({node: initial[node]})
         passed, log = tuned.verify()
         assert not passed, node
-        assert f"{THP}/{node} is {initial[node]}, expected {value}" in log
+        assert f"{path(node)} is {initial[node]}, expected {value}" in log
         tuned.write({node: value})
     assert tuned.verify()[0]
 
@@ -59,6 +59,17 @@ def test_verification_names_a_later_profile_that_decides_otherwise(tuned: Tuned)
         log = tuned.vm.run(f"cat {LOG}").text
         assert "enabled is madvise, expected always" in log
         assert "of thp-shrinker, test-kernel_settings the last one decides" in log
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("names", [("thp-shrinker", "test-mode"), ("test-mode", "thp-shrinker")])
+def test_verification_names_another_profile_that_sets_the_defrag_mode(tuned: Tuned, names: tuple[str, str]) -> None:
+    tuned.define("test-mode", "[sysctl]\nvm.defrag_mode=0\n")
+    tuned.profile(*names)
+    passed, log = tuned.verify()
+    assert not passed
+    assert f"{DEFRAG_MODE} is 0, expected 1" in log
+    assert f"or another active profile: of {', '.join(names)}" in log
 
 
 def test_verification_notices_files_that_are_not_there(tuned: Tuned) -> None:

@@ -5,6 +5,7 @@ tests/tuned checks on real hosts that kernel and tuned accept the values.
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import os
@@ -31,7 +32,7 @@ STOCK = {
     "khugepaged/max_ptes_none": "511",
 }
 UPSTREAM = {**STOCK, "shrink_underused": "1", "hugepages-2048kB/enabled": "always [inherit] madvise never"}
-THP = {**STOCK, "shrink_underused": "1", "underused_max_ptes_none": "khugepaged"}
+THP = {**STOCK, "shrink_underused": "1", "underused_max_ptes_none": "khugepaged", "defrag_mode": "0"}
 
 
 class Kernel:
@@ -40,16 +41,22 @@ class Kernel:
     def __init__(self, program: ModuleType, root: Path) -> None:
         self.program = program
         self.thp = root / "thp"
+        self.defrag_mode = root / "sysctl" / "mode"
         self.operator = root / "variables.conf"
         self.cmdline = root / "cmdline"
         self.boot = root / "boot"
         self.boot.mkdir()
         self.cmdline.write_text("root=LABEL=root ro\n")
 
+    def node(self, name: str) -> str:
+        """Return the program's name of a file: the defrag mode is not below THP."""
+        return str(self.defrag_mode) if name == "defrag_mode" else name
+
     def offer(self, files: dict[str, str]) -> None:
         for name, content in files.items():
-            (self.thp / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.thp / name).write_text(f"{content}\n")
+            path = self.thp / self.node(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{content}\n")
 
     def values(self) -> dict[str, str]:
         return {node: self.program.read(node) for node in self.program.NODES if self.program.has(node)}
@@ -76,6 +83,10 @@ def kernel(program: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     paths |= {"MODULES": tmp_path / "modules", "ORIGINALS": tmp_path / "run" / "originals.json"}
     for name, path in paths.items():
         monkeypatch.setattr(program, name, path)
+    mode = str(found.defrag_mode)
+    nodes = tuple(mode if node == program.DEFRAG_MODE else node for node in program.NODES)
+    monkeypatch.setattr(program, "NODES", nodes)
+    monkeypatch.setattr(program, "DEFRAG_MODE", mode)
     monkeypatch.setattr(program, "ACTIVE", ())
     return found
 
@@ -100,9 +111,26 @@ def test_values_on_each_kernel(kernel: Kernel, files: dict[str, str], profile: s
     wanted = kernel.program.wanted(profile)
     assert expected.items() <= wanted.items()
     assert wanted["enabled"] == "always"
-    assert set(wanted) <= set(files)
+    assert set(wanted) <= {kernel.node(name) for name in files}
     # The threshold must be in force before there are more huge pages.
     assert list(wanted)[-1] == "enabled"
+
+
+@pytest.mark.parametrize(("profile", "value"), zip(PROFILES, "110"))
+def test_free_memory_is_kept_in_whole_blocks_where_the_kernel_can(kernel: Kernel, profile: str, value: str) -> None:
+    kernel.offer(THP)
+    kernel.cmdline.write_text("transparent_hugepage=madvise\n")
+    wanted = kernel.program.wanted(profile)
+    assert wanted[str(kernel.defrag_mode)] == value
+    assert list(wanted)[-1] == "enabled"
+
+
+def test_a_kernel_without_the_mode_gets_the_profile_without_it(kernel: Kernel) -> None:
+    """Hosts with such a kernel may share the variables file with others."""
+    kernel.offer(UPSTREAM)
+    kernel.operator.write_text("[thp-shrinker]\ndefrag_mode=1\n")
+    assert kernel.program.check("thp-shrinker") == "none"
+    assert str(kernel.defrag_mode) not in kernel.program.wanted("thp-shrinker")
 
 
 def test_thp_shrinker_leaves_khugepaged_alone_where_it_can(kernel: Kernel) -> None:
@@ -131,9 +159,11 @@ def test_threshold_is_a_share_of_the_huge_page(
 
 def test_operators_values_are_those_of_the_profile_they_are_for(kernel: Kernel) -> None:
     kernel.offer(THP)
-    kernel.operator.write_text("[thp-shrinker-tight]\nthreshold_percent=30\ndefrag = never\n")
+    kernel.operator.write_text("[thp-shrinker-tight]\nthreshold_percent=30\ndefrag = never\ndefrag_mode=0\n")
     assert kernel.program.wanted("thp-shrinker-tight")["underused_max_ptes_none"] == "153"
     assert kernel.program.wanted("thp-shrinker-tight")["defrag"] == "never"
+    assert kernel.program.wanted("thp-shrinker-tight")[str(kernel.defrag_mode)] == "0"
+    assert kernel.program.wanted("thp-shrinker")[str(kernel.defrag_mode)] == "1"
     assert kernel.program.wanted("thp-shrinker")["underused_max_ptes_none"] == "409"
 
 
@@ -183,6 +213,8 @@ def test_a_kernel_without_huge_pages_is_refused(kernel: Kernel, profile: str) ->
         ("[thp-shrinker]\nenabled=never\n", "it can be always, madvise"),
         ("[thp-shrinker]\nenabled=\n", "enabled= in"),
         ("[thp-shrinker]\ndefrag=defer-madvise\n", "it can be always, defer, defer+madvise, madvise, never"),
+        ("[thp-shrinker]\ndefrag_mode=2\n", "defrag_mode=2 in"),
+        ("[thp-shrinker]\ndefrag_mode=on\n", "it can be 0, 1"),
         ("[thp-shrinker]\nthreshold_percent=0\n", "it can be 1 to 99"),
         ("[thp-shrinker]\nthreshold_percent=100\n", "it can be 1 to 99"),
         ("[thp-shrinker]\nthreshold_percent=80%\n", "it can be 1 to 99"),
@@ -261,6 +293,38 @@ def test_a_value_that_cannot_be_written_is_named(kernel: Kernel) -> None:
     assert kernel.values()["underused_max_ptes_none"] == "409"
 
 
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.EOPNOTSUPP, "this machine is too small for it, set defrag_mode=0 in"),
+        (errno.EIO, os.strerror(errno.EIO)),
+    ],
+)
+def test_a_refused_mode_is_explained(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, number: int, message: str
+) -> None:
+    kernel.offer(THP)
+    plain = Path.write_text
+
+    def refuse(path: Path, text: str) -> int:
+        if path == kernel.defrag_mode:
+            raise OSError(number, os.strerror(number))
+        return plain(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", refuse)
+        (problem,) = kernel.program.start(kernel.program.wanted("thp-shrinker"))
+    assert f"cannot write 1 to {kernel.defrag_mode}, {message}" in problem
+    # The rest is in force.
+    assert kernel.values()["underused_max_ptes_none"] == "409"
+
+
+def test_a_mode_that_nobody_may_write_is_refused(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel.offer(THP)
+    monkeypatch.setattr(os, "access", lambda path, _: path != kernel.defrag_mode)
+    assert f"{kernel.defrag_mode} cannot be written" in kernel.program.check("thp-shrinker")
+
+
 # Verification
 
 
@@ -275,22 +339,23 @@ def applied(kernel: Kernel) -> dict[str, str]:
     return nodes
 
 
-NODES = ("khugepaged/max_ptes_none", "underused_max_ptes_none", "shrink_underused", "defrag", "enabled")
+NODES = ("khugepaged/max_ptes_none", "underused_max_ptes_none", "shrink_underused", "defrag_mode", "defrag", "enabled")
 
 
 @pytest.mark.parametrize("node", NODES)
 def test_verification_notices_another_value(kernel: Kernel, applied: dict[str, str], node: str) -> None:
-    other = "never" if node in ("defrag", "enabled") else "0"
+    node, other = kernel.node(node), "never" if node in ("defrag", "enabled") else "0"
     (kernel.thp / node).write_text(f"{other}\n")
     (problem,) = kernel.program.verify("thp-shrinker-tight", applied)
     assert f"{node} is {other}, expected {applied[node]}" in problem
+    assert ("or the kernel refused it" in problem) == (node == str(kernel.defrag_mode))
 
 
 @pytest.mark.parametrize("node", NODES)
 def test_verification_notices_a_missing_file(kernel: Kernel, applied: dict[str, str], node: str) -> None:
-    (kernel.thp / node).unlink()
+    (kernel.thp / kernel.node(node)).unlink()
     (problem,) = kernel.program.verify("thp-shrinker-tight", applied)
-    assert f"{node} is missing" in problem
+    assert f"{kernel.node(node)} is missing" in problem
 
 
 def test_verification_names_the_command_line(kernel: Kernel, applied: dict[str, str]) -> None:

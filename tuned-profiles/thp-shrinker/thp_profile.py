@@ -9,6 +9,7 @@ force, with one line per reason on stderr (tuned writes them to its log), 2 wron
 from __future__ import annotations
 
 import configparser
+import errno
 import json
 import os
 import re
@@ -29,9 +30,11 @@ BASELINE = "thp-baseline"
 OWN_THRESHOLD = "underused_max_ptes_none"
 KHUGEPAGED = "khugepaged/max_ptes_none"
 SWITCH = "shrink_underused"
+# Elsewhere: joined to THP, an absolute path stays as it is.
+DEFRAG_MODE = "/proc/sys/vm/defrag_mode"
 # tuned's vm plugin writes these.
 BY_TUNED = ("defrag", "enabled")
-NODES = (KHUGEPAGED, OWN_THRESHOLD, SWITCH, *BY_TUNED)
+NODES = (KHUGEPAGED, OWN_THRESHOLD, SWITCH, DEFRAG_MODE, *BY_TUNED)
 # In `uname -r` of every flavour of kernel-thp.
 OURS = "+thp"
 # The variables thp_active and thp_nodes of tuned.conf.
@@ -100,6 +103,7 @@ def validate(profile: str, found: Values) -> None:
     allowed = {
         "enabled": enabled,
         "defrag": choices("defrag"),
+        "defrag_mode": ["0", "1"],
         "threshold_percent": [str(number) for number in range(1, 100)],
         "khugepaged": ["keep", "threshold"],
     }
@@ -137,18 +141,20 @@ def wanted(profile: str) -> Values:
     """Return file -> value, in the order in which to write them."""
     chosen = settings(profile)
     enabled = distribution_default() if chosen["enabled"] == "auto" else chosen["enabled"]
-    by_tuned = {"defrag": chosen["defrag"], "enabled": enabled}
+    # One variables file serves hosts with and without the mode. Refusing it there would cost them the whole profile.
+    mode = {DEFRAG_MODE: chosen["defrag_mode"]} if has(DEFRAG_MODE) else {}
+    common = {**mode, "defrag": chosen["defrag"], "enabled": enabled}
     if profile == BASELINE:
         # kernel-thp replaces the distribution's kernel, which has no shrinker. Linux 6.12 enables its own by default.
         shrinker = {SWITCH: "1"} if has(SWITCH) else {}
         if has(OWN_THRESHOLD):
             shrinker = {OWN_THRESHOLD: "khugepaged", SWITCH: "0"}
-        return {KHUGEPAGED: str(base_pages() - 1), **shrinker, **by_tuned}
+        return {KHUGEPAGED: str(base_pages() - 1), **shrinker, **common}
     threshold = str(base_pages() * int(chosen["threshold_percent"]) // 100)
     thresholds = {OWN_THRESHOLD: threshold} if has(OWN_THRESHOLD) else {KHUGEPAGED: threshold}
     if chosen["khugepaged"] == "threshold":
         thresholds[KHUGEPAGED] = threshold
-    return {**thresholds, SWITCH: "1", **by_tuned}
+    return {**thresholds, SWITCH: "1", **common}
 
 
 # While tuned loads a profile
@@ -193,7 +199,10 @@ def write(values: Values) -> list[str]:
             if read(node) != value:
                 (THP / node).write_text(value)
         except OSError as error:
-            problems.append(f"cannot write {value} to {THP / node}, {error.strerror}")
+            why = error.strerror
+            if node == DEFRAG_MODE and error.errno == errno.EOPNOTSUPP:
+                why = f"this machine is too small for it, set defrag_mode=0 in {OPERATOR}"
+            problems.append(f"cannot write {value} to {THP / node}, {why}")
     return problems
 
 
@@ -236,10 +245,11 @@ def reason(node: str) -> str:
     fixed = on_command_line()
     if node == "enabled" and fixed:
         return f": fixed by transparent_hugepage={fixed} on the kernel command line, remove that and reboot"
+    cause = "a program changed it or the kernel refused it" if node == DEFRAG_MODE else "a program changed it"
     names = " ".join(path.read_text() for path in ACTIVE if path.exists()).split()
     if len(names) > 1:
-        return f": a program changed it, or another active profile: of {', '.join(names)} the last one decides"
-    return ": a program changed it, apply the profile again"
+        return f": {cause}, or another active profile: of {', '.join(names)} the last one decides"
+    return f": {cause}, apply the profile again"
 
 
 def other_sizes(enabled: str) -> list[str]:
