@@ -42,10 +42,22 @@ def test_fresh_kernel_lacks_only_its_settings(vm: Vm) -> None:
     assert found["kernel"]["changed"] == []
     assert found["kernel"]["config_sha256"]
     assert found["kernel"]["series"]
-    defaults = {"shrink_underused": 1, "underused_max_ptes_none": "khugepaged", "max_ptes_none": 511}
+    defaults = {"shrink_underused": 1, "underused_max_ptes_none": "khugepaged", "max_ptes_none": 511, "defrag_mode": 0}
     assert defaults.items() <= found["thp"].items()
-    assert problems(found) == {"shrinker-threshold": "degraded", "profile-active": "degraded"}
+    assert problems(found) == dict.fromkeys(("shrinker-threshold", "defrag-mode", "profile-active"), "degraded")
     assert found["verdict"] == "degraded"
+
+
+def free_blocks(vm: Vm) -> int:
+    pages = vm.run("""awk '$1 == "nr_free_pages_blocks" { print $2 }' /proc/zoneinfo""").text.split()
+    return sum(map(int, pages)) // 512
+
+
+def test_free_blocks_are_those_that_the_kernel_counts(vm: Vm) -> None:
+    before, found, after = free_blocks(vm), validate(vm)["blocks"], free_blocks(vm)
+    assert found["complete"]
+    # Other programs run as well.
+    assert min(before, after) - 20 <= found["free"] <= max(before, after) + 20
 
 
 def test_profile_makes_it_supported(vm: Vm) -> None:
@@ -56,6 +68,7 @@ def test_profile_makes_it_supported(vm: Vm) -> None:
     found = validate(vm)
     assert found["reasons"] == []
     assert found["verdict"] == "supported"
+    assert found["thp"]["defrag_mode"] == 1
     assert found["profile"]["verified"] is True
     assert vm.run("thp-validate | tail -n 1").text == "supported"
 
@@ -83,6 +96,7 @@ def test_another_user_gets_what_is_out_of_reach_as_unseen(vm: Vm) -> None:
     assert found["checks"]["kernel-flavour"] == "ok"
     # Only root can read System.map, so what rpm reports about the files is incomplete.
     assert found["checks"]["kernel-files"] == "unseen"
+    assert found["blocks"] is None
     assert found["verdict"] == "degraded"
     refused = vm.run(f"{NOBODY} thp-validate --estimate --pid 1", check=False)
     assert refused.code == 3
@@ -139,10 +153,15 @@ def test_sos_collects_the_verdict(vm: Vm) -> None:
             f"echo 409 > {SYSFS}/underused_max_ptes_none",
             {"shrinker-threshold": "degraded", "profile-verified": "degraded"},
         ),
+        (
+            "echo 0 > /proc/sys/vm/defrag_mode",
+            "echo 1 > /proc/sys/vm/defrag_mode",
+            {"defrag-mode": "degraded", "profile-verified": "degraded"},
+        ),
         pytest.param(
             "tuned-adm profile thp-baseline",
             "tuned-adm profile thp-shrinker",
-            {"profile-active": "degraded"},
+            {"profile-active": "degraded", "defrag-mode": "degraded"},
             marks=pytest.mark.full,
         ),
         ("systemctl stop tuned", "systemctl start tuned", {"profile-active": "degraded"}),

@@ -16,6 +16,7 @@ from scripts import flavours
 from scripts.console import ROOT
 from scripts.flavours import Flavour
 from tools.thp_validate import checks, counters, facts, kernel, profile, report, taint, thp
+from tools.thp_validate.blocks import Blocks
 from tools.thp_validate.facts import Facts
 from tools.thp_validate.outcomes import Outcome
 from tools.thp_validate.selftests import Selftests
@@ -28,6 +29,7 @@ GOOD = {
     "proc/sys/kernel/osrelease": UNAME,
     "proc/sys/kernel/hostname": "good",
     "proc/sys/kernel/tainted": "0",
+    "proc/sys/vm/defrag_mode": "1",
     "proc/cmdline": "root=LABEL=root rw quiet",
     "proc/vmstat": "nr_anon_transparent_hugepages 7\nthp_underused_scan_page 5\nthp_underused_split_page 2\nnr_free 1",
     "proc/meminfo": "MemTotal:        2014000 kB\nAnonHugePages:     14336 kB",
@@ -41,11 +43,16 @@ GOOD = {
     f"{SYSFS}/khugepaged/max_ptes_none": "511",
 }
 STOCK = {
+    "proc/sys/vm/defrag_mode": None,
     "proc/sys/kernel/osrelease": "6.1.0-56-amd64",
     f"{SYSFS}/shrink_underused": None,
     f"{SYSFS}/underused_max_ptes_none": None,
 }
-UPSTREAM = {"proc/sys/kernel/osrelease": "6.12.117", f"{SYSFS}/underused_max_ptes_none": None}
+UPSTREAM = {
+    "proc/sys/vm/defrag_mode": None,
+    "proc/sys/kernel/osrelease": "6.12.117",
+    f"{SYSFS}/underused_max_ptes_none": None,
+}
 
 
 def collected(tmp_path: Path, changes: dict[str, str | None]) -> Facts:
@@ -56,6 +63,8 @@ def collected(tmp_path: Path, changes: dict[str, str | None]) -> Facts:
             (tmp_path / name).write_text(f"{text}\n")
     found = facts.collect(System(tmp_path))
     found.unseen.clear()
+    # test_validate_blocks.py has the rest.
+    found.blocks = Blocks(2 << 20, True, 100, 50, 30, 5, 5, 10, 0)
     if found.kernel.flavour != "other":
         found.kernel.nevra, found.kernel.changed = "kernel-thp-cloud-core-6.1.187-1.x86_64", []
         found.kernel.signature, found.kernel.key_known = "RSA/SHA256, Fri Nov 20 2026, Key ID 0123456789abcdef", True
@@ -103,6 +112,12 @@ def test_a_good_host_is_supported(tmp_path: Path) -> None:
         ),
         ({"proc/cmdline": "transparent_hugepage=always rw"}, {"thp-command-line": "degraded"}),
         ({f"{SYSFS}/shrink_underused": "0"}, {"shrinker-switch": "degraded"}),
+        ({"proc/sys/vm/defrag_mode": "0"}, {"defrag-mode": "degraded"}),
+        ({"proc/sys/vm/defrag_mode": None}, {}),
+        (
+            {"proc/sys/vm/defrag_mode": None, "proc/sys/kernel/osrelease": None},
+            {"kernel-flavour": "unseen", "defrag-mode": "unseen"},
+        ),
         ({f"{SYSFS}/underused_max_ptes_none": "511"}, {"shrinker-threshold": "degraded"}),
         ({f"{SYSFS}/underused_max_ptes_none": "khugepaged"}, {"shrinker-threshold": "degraded"}),
         ({f"{SYSFS}/underused_max_ptes_none": "50"}, {"shrinker-threshold": "degraded"}),
@@ -193,6 +208,12 @@ def test_files_that_rpm_may_not_read_are_unseen(tmp_path: Path) -> None:
     assert wrong(found) == {"kernel-files": "unseen"}
 
 
+def test_a_mode_that_cannot_be_read_is_unseen_and_not_absent(tmp_path: Path) -> None:
+    found = collected(tmp_path, {"proc/sys/vm/defrag_mode": None})
+    found.unseen[thp.DEFRAG_MODE] = "Permission denied"
+    assert wrong(found) == {"defrag-mode": "unseen"}
+
+
 def test_a_failed_selftest_is_unsupported(tmp_path: Path) -> None:
     found = collected(tmp_path, {})
     outcome = Outcome("oom.lives", "thp:thp_oom", "fail", False, 1.0, "killed")
@@ -221,14 +242,25 @@ def test_json_is_what_the_schema_says(tmp_path: Path, changes: dict[str, str | N
     jsonschema.validate(made, SCHEMA, format_checker=jsonschema.FormatChecker())
     assert (made["verdict"] == "supported") == (made["reasons"] == [])
     assert all(reason["what"] and reason["hint"] for reason in made["reasons"])
+    found.blocks = None
+    jsonschema.validate(report.as_json(found, results), SCHEMA)
 
 
 def test_schema_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     found = collected(tmp_path, {})
     made = report.as_json(found, checks.evaluate(found))
-    for broken in ({**made, "extra": 1}, {**made, "verdict": "fine"}, {**made, "checks": {}}):
+    broken_blocks = {**made["blocks"], "fragmented": None}
+    for change in ({"extra": 1}, {"verdict": "fine"}, {"checks": {}}, {"blocks": {}}, {"blocks": broken_blocks}):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(broken, SCHEMA)
+            jsonschema.validate({**made, **change}, SCHEMA)
+
+
+def test_fragmentation_does_not_change_the_verdict(tmp_path: Path) -> None:
+    found = collected(tmp_path, {})
+    found.blocks = Blocks(2 << 20, True, 100, 0, 0, 50, 50, 0, 0)
+    made = report.as_json(found, checks.evaluate(found))
+    assert made["blocks"]["fragmented"] is True
+    assert (made["verdict"], made["reasons"]) == ("supported", [])
 
 
 def test_junit_counts_what_is_wrong(tmp_path: Path) -> None:
@@ -243,6 +275,7 @@ def test_junit_counts_what_is_wrong(tmp_path: Path) -> None:
 def test_text_says_what_to_do(tmp_path: Path) -> None:
     found = collected(tmp_path, {f"{SYSFS}/shrink_underused": "0"})
     text = report.as_text(found, checks.evaluate(found))
+    assert "THP       always, shrinker off, threshold 409 of 512, defrag madvise, defrag mode on" in text
     assert "shrink_underused is 0" in text
     assert "hint        `tuned-adm profile thp-shrinker`" in text
     assert text.splitlines()[-1] == "degraded"

@@ -123,7 +123,10 @@ def test_another_user_gets_a_verdict_but_no_estimate() -> None:
 
         plain = as_nobody("--json")
         found = json.loads(plain.stdout)
+        jsonschema.validate(found, SCHEMA)
         assert not found["host"]["root"]
+        assert found["blocks"] is None
+        assert "/proc/kpageflags" not in found["unseen"]
         assert plain.returncode == report.EXIT[found["verdict"]]
         refused = as_nobody("--estimate", "--pid", str(os.getpid()))
         assert refused.returncode == cli.NO_VERDICT

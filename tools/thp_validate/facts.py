@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from . import counters, host, kernel, profile, thp
+from . import blocks, counters, host, kernel, profile, thp
+from .blocks import Blocks
 from .counters import Watch
 from .estimate import Estimate
 from .host import Host
@@ -23,6 +24,7 @@ class Facts:
     profile: Profile
     counters: dict[str, int]
     sysfs: bool
+    blocks: Blocks | None = None
     watch: Watch | None = None
     selftests: Selftests | None = None
     estimate: Estimate | None = None
@@ -30,12 +32,14 @@ class Facts:
 
 
 def collect(system: System) -> Facts:
+    found = thp.collect(system)
     return Facts(
         host=host.collect(system),
         kernel=kernel.collect(system),
-        thp=thp.collect(system),
+        thp=found,
         profile=profile.collect(system),
         counters=counters.collect(system),
         sysfs=system.path("/sys/kernel").is_dir(),
+        blocks=blocks.collect(system, found),
         unseen=system.unseen,
     )

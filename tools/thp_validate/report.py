@@ -11,6 +11,7 @@ from . import junit, taint
 from .checks import SKIPPED, UNSEEN, Check, verdict
 from .estimate import Estimate, Subject
 from .facts import Facts
+from .kernel import OTHER
 
 SCHEMA = 1
 EXIT = {"supported": 0, "degraded": 1, "unsupported": 2}
@@ -23,6 +24,7 @@ def as_json(facts: Facts, checks: list[Check]) -> dict[str, Any]:
     kernel["taints"] = [{"letter": flag.letter, "meaning": flag.meaning} for flag in known]
     thp = dataclasses.asdict(facts.thp)
     thp["threshold"] = facts.thp.threshold
+    blocks = facts.blocks and {**dataclasses.asdict(facts.blocks), "fragmented": facts.blocks.fragmented}
     tests = facts.selftests and {**dataclasses.asdict(facts.selftests), "accepted": facts.selftests.accepted}
     return {
         "schema": SCHEMA,
@@ -37,6 +39,7 @@ def as_json(facts: Facts, checks: list[Check]) -> dict[str, Any]:
         "host": dataclasses.asdict(facts.host),
         "kernel": kernel,
         "thp": thp,
+        "blocks": blocks,
         "profile": dataclasses.asdict(facts.profile),
         "counters": facts.counters,
         "watch": facts.watch and dataclasses.asdict(facts.watch),
@@ -66,15 +69,21 @@ def as_text(facts: Facts, checks: list[Check]) -> str:
     kernel, thp = facts.kernel, facts.thp
     threshold = "no shrinker" if thp.threshold is None else f"threshold {thp.threshold} of {thp.subpages}"
     switched = "" if thp.shrink_underused is None else f", shrinker {'on' if thp.shrink_underused else 'off'}"
+    defrag = "" if thp.defrag is None else f", defrag {thp.defrag}"
+    if thp.defrag_mode is not None:
+        defrag += f", defrag mode {'on' if thp.defrag_mode else 'off'}"
     lines = [
         f"host      {facts.host.name}" + (f", {facts.host.os}" if facts.host.os else ""),
         f"kernel    {kernel.uname}" + (f", {kernel.nevra}" if kernel.nevra else ""),
-        f"THP       {thp.enabled_in_force or 'none'}{switched}, {threshold}" if thp.present else "THP       none",
+        f"THP       {thp.enabled_in_force or 'none'}{switched}, {threshold}{defrag}"
+        if thp.present
+        else "THP       none",
         f"profile   {' '.join(facts.profile.active) or 'none'}"
         + (", but tuned is not running" if facts.profile.installed and not facts.profile.running else ""),
     ]
     if facts.host.anon_huge_bytes is not None and facts.host.memory_bytes:
         lines.append(f"in use    {_mib(facts.host.anon_huge_bytes)} of {_mib(facts.host.memory_bytes)} as huge pages")
+    lines += _blocks(facts)
     for check in checks:
         if check.verdict != taint.OK:
             lines += ["", f"{check.result:<12}{check.id}: {check.what}", f"{'hint':<12}{check.hint}"]
@@ -92,6 +101,21 @@ def as_text(facts: Facts, checks: list[Check]) -> str:
     if facts.unseen:
         lines += ["", "not seen:", *(f"  {name}: {why}" for name, why in sorted(facts.unseen.items()))]
     return "\n".join([*lines, "", verdict(checks)])
+
+
+def _blocks(facts: Facts) -> list[str]:
+    found = facts.blocks
+    if found is None:
+        return []
+    names = ("free", "movable", "hostage", "mixed", "unmovable")
+    shares = ", ".join(f"{100 * getattr(found, name) / found.sampled:.0f} % {name}" for name in names)
+    lines = [f"blocks    {shares}, of {found.sampled} blocks{'' if found.complete else ', a sample'}"]
+    if found.fragmented and facts.thp.defrag_mode:
+        # Only kernel-thp has a parameter of its own. Linux sets sysctl.* late, right before it starts init.
+        word = "sysctl.vm.defrag_mode=1" if facts.kernel.flavour == OTHER else "defrag_mode=1"
+        why = "fragmented before vm.defrag_mode was on, or since"
+        lines.append(f"{'':<10}{why}: boot with {word} on the kernel command line")
+    return lines
 
 
 def _estimate(found: Estimate) -> list[str]:

@@ -1,4 +1,4 @@
-"""Transparent huge pages: what the kernel supports, and its settings."""
+"""Transparent huge pages: what the kernel supports, and its settings, with the defrag mode."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from .system import System
 
 SYSFS = "/sys/kernel/mm/transparent_hugepage"
+DEFRAG_MODE = "/proc/sys/vm/defrag_mode"
 FOLLOWS = "khugepaged"
 INHERIT = "inherit"
 BRACKETS = re.compile(r"\[(\S+)\]")
@@ -24,6 +25,7 @@ class Thp:
     enabled: str | None = None
     size_enabled: str | None = None
     defrag: str | None = None
+    defrag_mode: int | None = None
     shrink_underused: int | None = None
     underused_max_ptes_none: str | None = None
     max_ptes_none: int | None = None
@@ -48,20 +50,21 @@ class Thp:
 
 def collect(system: System) -> Thp:
     thp = Thp(present=system.path(SYSFS).is_dir())
-    thp.huge_page_bytes = _number(system, "hpage_pmd_size")
+    thp.huge_page_bytes = _number(system, f"{SYSFS}/hpage_pmd_size")
     thp.enabled = _choice(system, "enabled")
     if thp.huge_page_bytes:
         thp.size_enabled = _choice(system, f"hugepages-{thp.huge_page_bytes >> 10}kB/enabled")
     thp.defrag = _choice(system, "defrag")
-    thp.shrink_underused = _number(system, "shrink_underused")
+    thp.defrag_mode = _number(system, DEFRAG_MODE)
+    thp.shrink_underused = _number(system, f"{SYSFS}/shrink_underused")
     own = system.word(f"{SYSFS}/underused_max_ptes_none")
     thp.underused_max_ptes_none = own if own and (own == FOLLOWS or own.isdecimal()) else None
-    thp.max_ptes_none = _number(system, "khugepaged/max_ptes_none")
+    thp.max_ptes_none = _number(system, f"{SYSFS}/khugepaged/max_ptes_none")
     return thp
 
 
 def _number(system: System, name: str) -> int | None:
-    text = system.word(f"{SYSFS}/{name}") or ""
+    text = system.word(name) or ""
     return int(text) if text.isdecimal() else None
 
 
