@@ -112,12 +112,9 @@ def test_a_good_host_is_supported(tmp_path: Path) -> None:
         ),
         ({"proc/cmdline": "transparent_hugepage=always rw"}, {"thp-command-line": "degraded"}),
         ({f"{SYSFS}/shrink_underused": "0"}, {"shrinker-switch": "degraded"}),
-        ({"proc/sys/vm/defrag_mode": "0"}, {"defrag-mode": "degraded"}),
+        # Whether it is as the profile wants it, tuned verifies.
+        ({"proc/sys/vm/defrag_mode": "0"}, {}),
         ({"proc/sys/vm/defrag_mode": None}, {}),
-        (
-            {"proc/sys/vm/defrag_mode": None, "proc/sys/kernel/osrelease": None},
-            {"kernel-flavour": "unseen", "defrag-mode": "unseen"},
-        ),
         ({f"{SYSFS}/underused_max_ptes_none": "511"}, {"shrinker-threshold": "degraded"}),
         ({f"{SYSFS}/underused_max_ptes_none": "khugepaged"}, {"shrinker-threshold": "degraded"}),
         ({f"{SYSFS}/underused_max_ptes_none": "50"}, {"shrinker-threshold": "degraded"}),
@@ -206,12 +203,6 @@ def test_files_that_rpm_may_not_read_are_unseen(tmp_path: Path) -> None:
     found = collected(tmp_path, {})
     found.unseen[f"/lib/modules/{UNAME}/System.map"] = "not readable"
     assert wrong(found) == {"kernel-files": "unseen"}
-
-
-def test_a_mode_that_cannot_be_read_is_unseen_and_not_absent(tmp_path: Path) -> None:
-    found = collected(tmp_path, {"proc/sys/vm/defrag_mode": None})
-    found.unseen[thp.DEFRAG_MODE] = "Permission denied"
-    assert wrong(found) == {"defrag-mode": "unseen"}
 
 
 def test_a_failed_selftest_is_unsupported(tmp_path: Path) -> None:

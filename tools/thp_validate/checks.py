@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from . import kernel as kernels
 from . import kernel_log, taint
 from . import profile as profiles
-from . import thp as thps
 from .facts import Facts
 from .taint import DEGRADED, OK, UNSUPPORTED
 
@@ -197,18 +196,6 @@ def _threshold(facts: Facts) -> Check:
     return Check(name, OK, f"{thp.threshold} of {thp.subpages} pages")
 
 
-def _defrag_mode(facts: Facts) -> Check:
-    name, value = "defrag-mode", facts.thp.defrag_mode
-    if value is None:
-        if thps.DEFRAG_MODE in facts.unseen or not facts.kernel.uname:
-            return Check(name, UNSEEN, f"{thps.DEFRAG_MODE} cannot be read", "mount /proc, then run this again")
-        return Check(name, SKIPPED, "this kernel has no vm.defrag_mode")
-    if value == 0:
-        what = "vm.defrag_mode is 0, so unmovable pages spread over blocks, which can then be no huge pages"
-        return Check(name, DEGRADED, what, APPLY)
-    return Check(name, OK, "on")
-
-
 def _profile(facts: Facts) -> Check:
     name, profile = "profile-active", facts.profile
     if facts.host.container:
@@ -274,7 +261,6 @@ CHECKS: tuple[Callable[[Facts], Check], ...] = (
     _command_line,
     _switch,
     _threshold,
-    _defrag_mode,
     _profile,
     _verified,
     _selftests,
