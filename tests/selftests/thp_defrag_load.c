@@ -233,33 +233,29 @@ static void pings_answered(void)
 #define FILES		300
 #define FILE_SIZE	(16 * KB)
 
-static int loop = -1;
+static int loop;
 
 static void loop_mount(void)
 {
+	char device[32], command[256];
 	int control, image, number;
-	char device[32];
 
-	loop = -1;
-	image = open(IMAGE, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	system("modprobe -q loop; modprobe -q ext4");
 	control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
-	if (image < 0 || ftruncate(image, IMAGE_SIZE) || control < 0 ||
-	    system("mkfs.ext4 -q " IMAGE " 2>/dev/null ||"
-		   "busybox mke2fs -b 4096 " IMAGE " >/dev/null"))
-		goto close;
 	number = ioctl(control, LOOP_CTL_GET_FREE);
+	close(control);
 	snprintf(device, sizeof(device), "/dev/loop%d", number);
-	loop = number < 0 ? -1 : open(device, O_RDWR | O_CLOEXEC);
-	if (loop < 0 || ioctl(loop, LOOP_SET_FD, image))
-		goto close;
+	loop = open(device, O_RDWR | O_CLOEXEC);
+	image = open(IMAGE, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	/* Busybox, in direct boots, wants a block device. */
+	snprintf(command, sizeof(command),
+		 "mkfs.ext4 -q %s 2>/dev/null || busybox mke2fs -b 4096 %s >/dev/null",
+		 device, device);
 	mkdir(FOLDER, 0700);
-	mount(device, FOLDER, "ext4", 0, NULL);
-close:
-	if (control >= 0)
-		close(control);
-	if (image >= 0)
-		close(image);
+	if (!ftruncate(image, IMAGE_SIZE) &&
+	    !ioctl(loop, LOOP_SET_FD, image) && !system(command))
+		mount(device, FOLDER, "ext4", 0, NULL);
+	close(image);
 }
 
 static void loop_unmount(void)
@@ -267,8 +263,6 @@ static void loop_unmount(void)
 	umount(FOLDER);
 	rmdir(FOLDER);
 	unlink(IMAGE);
-	if (loop < 0)
-		return;
 	ioctl(loop, LOOP_CLR_FD);
 	close(loop);
 }
