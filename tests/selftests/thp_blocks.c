@@ -228,9 +228,30 @@ struct mapping take_to_pieces(void)
 	return make_holes(memory, size);
 }
 
-/* Compaction cannot move these pages, nor can reclaim have them. */
+static void spin(void *unused)
+{
+	(void)unused;
+	for (;;)
+		;
+}
+
+/* kcompactd gets the time that nobody else wants, and there is none. */
+void occupy_kcompactd(void)
+{
+	int cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	kcompactd_policy(SCHED_IDLE);
+	while (cpus--)
+		helper_start(spin, NULL);
+}
+
+/*
+ * Compaction cannot move these pages, nor can reclaim have them. kcompactd would try
+ * in vain, and each time others are deferred for longer.
+ */
 void lock_in_place(struct mapping pieces)
 {
+	occupy_kcompactd();
 	file_set(MOVE_LOCKED, "0");
 	expect(!mlock2(pieces.memory, pieces.size, MLOCK_ONFAULT), "mlock2: %s",
 	       strerror(errno));
@@ -286,21 +307,4 @@ void exhaust_kind(void)
 	while (!mixed())
 		fill_pipes(MB);
 	note_free();
-}
-
-static void spin(void *unused)
-{
-	(void)unused;
-	for (;;)
-		;
-}
-
-/* kcompactd gets the time that nobody else wants, and there is none. */
-void occupy_kcompactd(void)
-{
-	int cpus = sysconf(_SC_NPROCESSORS_ONLN);
-
-	kcompactd_policy(SCHED_IDLE);
-	while (cpus--)
-		helper_start(spin, NULL);
 }
