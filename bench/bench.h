@@ -20,6 +20,7 @@
  *
  * BENCH_MIB	memory that a test works on, in MiB; default 64. Swap has 256.
  * BENCH_ROUNDS	rounds of bench_fragment; default 3
+ * BENCH_SECONDS	least time of such a round, in s; default 20
  * BENCH_DISK	block device for the tests that swap to a disk, which overwrite it;
  *		default none
  */
@@ -94,12 +95,13 @@ void page_out(const struct area *area);
 
 /* --- fragment.c: rounds of work that fragments memory --- */
 
-#define FRAGMENT_STEPS	5
+#define WORKER_STEPS	1000
 
 void fragment_mount(void);
 void fragment_unmount(void);
 void fragment_begin(void);
-void fragment_step(int step);
+void fragment_start_round(void);
+void fragment_wait(int part, int parts);
 void fragment_end_round(void);
 
 #endif

@@ -5,20 +5,28 @@
  * fragmented memory is in the end.
  *
  * fragment_madvise	faults with MADV_HUGEPAGE
- * fragment_always	faults without it, with enabled=always: the kernel must not
- *			compact memory directly for them
+ * fragment_always	faults without it, with enabled=always and defrag=madvise: the
+ *			kernel does nothing for them
+ * fragment_defer	the same with defrag=defer+madvise: kswapd and kcompactd are
+ *			woken for them
  *
- * Figures, beside counters of /proc/vmstat under their own names: fault_time;
- * round_N (thps in round N, out of "wanted" in all rounds); polluted and stolen
- * (count: a block of 2 MiB got pages of another migrate type, or changed its type),
- * and untraced (count: such events that the trace had no room for); blocks_*
- * (count): free, mixed (movable and unmovable pages), hostage (a tenth or less of
- * unmovable pages), fixed (any unmovable page); pages_fixed; and, after dropping all
- * caches, probe out of possible (thps).
+ * Figures, beside counters of /proc/vmstat under their own names: fault_time; work
+ * (processor time of all rounds, the kernel's threads included); round_N (thps in
+ * round N), first and last (thps in the first and last half of the rounds) and slope
+ * (share: last over first); wanted (thps in all rounds) and failed (share of these
+ * that got small pages); polluted (count: a block of 2 MiB that was in use got pages
+ * of another migrate type), stolen (those of them by which the block changed its
+ * type), and untraced (count: such events that the trace had no room for); blocks_*
+ * (count): free, mixed (movable and unmovable pages; those of zram look unmovable),
+ * hostage (a tenth or less of unmovable pages), fixed (any unmovable page);
+ * pages_fixed; after dropping all caches, probe out of possible (thps), and probed,
+ * their share; quiet (pages that kswapd and kcompactd looked at in the QUIET_SECONDS
+ * after that, with nobody else at work).
  *
  * The migrate types of blocks outlive a test: each test needs a boot of its own.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +36,10 @@
 #include "bench.h"
 
 #define DEFAULT_ROUNDS	3
-#define BURSTS		5	/* of faults, after each step of a round */
-#define SECONDS		300
+#define BURSTS		10	/* of faults, spread over a round */
+#define HOLD_US		100000
+#define QUIET_SECONDS	5
+#define SECONDS		3600
 
 static bool advise;
 static double fault_time;
@@ -53,30 +63,29 @@ static char *first_thp(char *memory)
 	return (char *)(((uintptr_t)memory + THP_SIZE - 1) & ~(THP_SIZE - 1));
 }
 
-static void fault_bursts(void)
+static void fault_burst(void)
 {
-	int burst, thp;
+	char *memory = map_thps(bench_thps());
+	int thp;
 
-	for (burst = 0; burst < BURSTS; burst++) {
-		char *memory = map_thps(bench_thps());
-
-		sample(true);
-		fault_time -= now();
-		for (thp = 0; thp < bench_thps(); thp++)
-			touch(first_thp(memory) + thp * THP_SIZE);
-		fault_time += now();
-		sample(false);
-		munmap(memory, (bench_thps() + 1) * THP_SIZE);
-	}
+	sample(true);
+	fault_time -= now();
+	for (thp = 0; thp < bench_thps(); thp++)
+		touch(first_thp(memory) + thp * THP_SIZE);
+	fault_time += now();
+	sample(false);
+	usleep(HOLD_US);
+	munmap(memory, (bench_thps() + 1) * THP_SIZE);
 }
 
 static void go_round(void)
 {
-	int step;
+	int burst;
 
-	for (step = 0; step < FRAGMENT_STEPS; step++) {
-		fragment_step(step);
-		fault_bursts();
+	fragment_start_round();
+	for (burst = 0; burst < BURSTS; burst++) {
+		fragment_wait(burst, BURSTS);
+		fault_burst();
 	}
 	fragment_end_round();
 }
@@ -89,6 +98,37 @@ static void go_round(void)
 #define BUDDY		KPF(10)
 #define ANON		KPF(12)
 #define NOPAGE		KPF(20)
+
+/*
+ * Free pages on the lists of CPUs look like the kernel's own, and there are
+ * thousands on each list. A list that is told to be short, shrinks when pages are
+ * freed.
+ */
+static void shorten_cpu_lists(void)
+{
+	int cpus = sysconf(_SC_NPROCESSORS_ONLN), cpu;
+	size_t size = 16 * MB;
+	cpu_set_t set;
+	int error = file_write("/proc/sys/vm/percpu_pagelist_high_fraction",
+			       "1000000");
+
+	expect(!error, "the lists of CPUs stay as they are: %s",
+	       strerror(-error));
+	for (cpu = 0; cpu < cpus; cpu++) {
+		char *memory;
+
+		CPU_ZERO(&set);
+		CPU_SET(cpu, &set);
+		expect(!sched_setaffinity(0, sizeof(set), &set),
+		       "CPU %d: %s", cpu, strerror(errno));
+		memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		expect(memory != MAP_FAILED, "mmap: %s", strerror(errno));
+		madvise(memory, size, MADV_NOHUGEPAGE);
+		memset(memory, 1, size);
+		munmap(memory, size);
+	}
+}
 
 static void figure_blocks(void)
 {
@@ -124,24 +164,52 @@ static void figure_blocks(void)
 		       "pages");
 }
 
-/* How many huge pages can be allocated from free memory? */
+/* How many huge pages can be made of free memory, by compaction too? */
 static void probe(void)
 {
-	long possible, fallback, thp;
+	long possible, before, made, thp;
 	char *memory;
 
 	file_write("/proc/sys/vm/drop_caches", "3");
 	possible = sysconf(_SC_AVPHYS_PAGES) / THP_PAGES;
 	memory = map_thps(possible);
-	fallback = counter("thp_fault_fallback");
-	for (thp = 0; thp < possible; thp++) {
+	before = counter("thp_fault_alloc");
+	for (thp = 0; thp < possible; thp++)
 		touch(first_thp(memory) + thp * THP_SIZE);
-		if (counter("thp_fault_fallback") > fallback)
-			break;
-	}
-	figure("probe", thp, "thps");
+	made = counter("thp_fault_alloc") - before;
+	figure("probe", made, "thps");
 	figure("possible", possible, "thps");
+	figure("probed", (double)made / possible, "share");
 	munmap(memory, (possible + 1) * THP_SIZE);
+}
+
+/* Seconds that processors were not idle: processes that have ended count, too. */
+static double busy(void)
+{
+	FILE *file = fopen("/proc/stat", "re");
+	long user, nice, system, idle, iowait, irq, softirq;
+
+	expect(file && fscanf(file, "cpu %ld %ld %ld %ld %ld %ld %ld", &user,
+			      &nice, &system, &idle, &iowait, &irq,
+			      &softirq) == 7, "/proc/stat: %s", strerror(errno));
+	fclose(file);
+	return (double)(user + nice + system + irq + softirq) /
+	       sysconf(_SC_CLK_TCK);
+}
+
+static long looked_at(void)
+{
+	return counter("pgscan_kswapd") +
+	       counter("compact_daemon_migrate_scanned");
+}
+
+/* Nobody needs anything, and all that is free can be had. */
+static void be_quiet(void)
+{
+	long before = looked_at();
+
+	sleep(QUIET_SECONDS);
+	figure("quiet", looked_at() - before, "pages");
 }
 
 /* --- the tests --- */
@@ -175,6 +243,9 @@ static struct rise rises[] = {
 	COUNTER("compact_fail", "count"),
 	COUNTER("compact_migrate_scanned", "pages"),
 	COUNTER("compact_free_scanned", "pages"),
+	COUNTER("compact_isolated", "pages"),
+	COUNTER("pgmigrate_success", "pages"),
+	COUNTER("pgmigrate_fail", "pages"),
 	COUNTER("compact_daemon_wake", "count"),
 	COUNTER("compact_daemon_migrate_scanned", "pages"),
 	COUNTER("compact_daemon_free_scanned", "pages"),
@@ -193,35 +264,57 @@ static struct rise rises[] = {
 	COUNTER("oom_kill", "count"),
 };
 
-static void fragment(long with_advice)
+enum faults { ADVISED, ALWAYS, DEFERRED };
+
+static void fragment(long faults)
 {
-	long rounds = setting("BENCH_ROUNDS", DEFAULT_ROUNDS), round, before;
+	long rounds = setting("BENCH_ROUNDS", DEFAULT_ROUNDS), round;
+	long failed = counter("thp_fault_fallback"), wanted;
+	/* In the first half of the rounds and in the last, with the middle one in both. */
+	long got[2] = { 0, 0 };
+	double work;
 	char name[32];
 
 	need_any_swap();
 	fragment_begin();
-	advise = with_advice;
+	advise = faults == ADVISED;
 	if (!advise)
 		knob_set("enabled", "always");
+	if (faults == DEFERRED)
+		knob_set("defrag", "defer+madvise");
 	trace_on("kmem/mm_page_alloc_extfrag", false);
 
 	rises_begin(rises, ARRAY_SIZE(rises));
+	work = -busy();
 	for (round = 1; round <= rounds; round++) {
-		before = counter("thp_fault_alloc");
+		long before = counter("thp_fault_alloc"), thps;
+
 		go_round();
+		thps = counter("thp_fault_alloc") - before;
 		snprintf(name, sizeof(name), "round_%ld", round);
-		figure(name, counter("thp_fault_alloc") - before, "thps");
+		figure(name, thps, "thps");
+		got[round > (rounds + 1) / 2] += thps;
+		if (rounds % 2 && round == (rounds + 1) / 2)
+			got[1] += thps;
 	}
-	figure("wanted", rounds * FRAGMENT_STEPS * BURSTS * bench_thps(), "thps");
+	figure("work", work + busy(), "s");
+	wanted = rounds * BURSTS * bench_thps();
+	figure("wanted", wanted, "thps");
+	figure("first", got[0], "thps");
+	figure("last", got[1], "thps");
+	figure("slope", (double)got[1] / got[0], "share");
+	figure("failed", (double)(counter("thp_fault_fallback") - failed) / wanted,
+	       "share");
 	figure("fault_time", fault_time, "s");
 	rises_print(rises, ARRAY_SIZE(rises));
-	figure("polluted", trace_lines("fragmenting=1", "change_ownership=0"),
-	       "count");
+	figure("polluted", trace_lines("fragmenting=1", ""), "count");
 	figure("stolen", trace_lines("fragmenting=1", "change_ownership=1"),
 	       "count");
 	figure("untraced", untraced(), "count");
+	shorten_cpu_lists();
 	figure_blocks();
 	probe();
+	be_quiet();
 }
 
 #define TEST_FRAGMENT(name_, run_, arg_)				\
@@ -230,8 +323,9 @@ static void fragment(long with_advice)
 		  .after = fragment_unmount)
 
 static const struct test tests[] = {
-	TEST_FRAGMENT("fragment_madvise", fragment, true),
-	TEST_FRAGMENT("fragment_always", fragment, false),
+	TEST_FRAGMENT("fragment_madvise", fragment, ADVISED),
+	TEST_FRAGMENT("fragment_always", fragment, ALWAYS),
+	TEST_FRAGMENT("fragment_defer", fragment, DEFERRED),
 };
 
 int main(int argc, char **argv)

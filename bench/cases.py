@@ -7,7 +7,7 @@ import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.kernels import NAMES, PACKAGED, STOCK, THP, UPSTREAM
+from bench.kernels import BEFORE, DEFRAG, NAMES, NEWEST, NEWEST_DEFRAG, PACKAGED, STEPS, STOCK, THP, UPSTREAM
 from bench.programs.measure import MODES
 from scripts.console import UserError
 
@@ -20,17 +20,19 @@ LIVE = ("best", "worst", *(f"live_{pages}" for pages in (1, 16, 64, 102, 103, 25
 CHECKED = ("sparse_1", "sparse_40", "sparse_102", "dense_103", "dense_256", "dense_512", "dense_512_last")
 THRESHOLDS = (0, 128, 256, 384, 409, 430, 450, 460, 465, 470, 471, 472, 480, 490, 500, 511)
 FRAGMENTED = (
-    *("thp_fault_alloc", "thp_fault_fallback", "polluted", "stolen", "blocks_mixed", "blocks_hostage"),
-    *("compact_stall", "probe", "fault_time"),
+    *("failed", "slope", "polluted", "stolen", "probed", "fault_time", "work"),
+    *("pgsteal_direct", "pgsteal_kswapd", "compact_migrate_scanned", "compact_daemon_migrate_scanned"),
+    *("pswpout", "workingset_refault_file", "oom_kill", "quiet"),
 )
+# In its mode for whole blocks, each kernel that has one is beside itself without it. 6.12 has none.
+FRAGMENTING = (STOCK, THP, DEFRAG, NEWEST, NEWEST_DEFRAG)
+FRAGMENT_ROUNDS, FRAGMENT_SECONDS = 15, 10
 # Counting instructions is slow, so these cases work on less memory.
 SMALLER = (("BENCH_MIB", "16"),)
 # Huge pages that stay, and who reclaims past them: one process, or four at once.
 KINDS = ("pinned", "mlocked", "used")
 QUEUE_FIGURES = ("growth", "given_back", "split", "refused")
 QUEUED = tuple(f"{what}_{kind}" for what in ("pass", "reclaim", "four") for kind in KINDS)
-# The test asks for a fifth of memory in huge pages: fewer would come from the same blocks every time.
-FRAGMENTING = (("BENCH_ROUNDS", "2"), ("BENCH_MIB", "192"))
 PAIRS = ((THP, STOCK), (THP, UPSTREAM))
 
 
@@ -114,6 +116,37 @@ def zero_drop(*, thp_swap: bool, machine: str = WALL) -> Case:
         disk="",
         rounds=2,
         variables=SMALLER,
+    )
+
+
+# How huge pages are asked for, by the second word of a case's name.
+ASKED = {
+    "madvise": "with MADV_HUGEPAGE",
+    "always": "with enabled=always and defrag=madvise, for which the kernel does nothing",
+    "defer": "with enabled=always and defrag=defer+madvise, for which it works in the background",
+}
+
+
+def fragment(name: str, memory_mib: int) -> Case:
+    """Return a case that fragments memory for some minutes, and wants a thirtieth of it in huge pages at a time."""
+    kind = name.split(".")[1]
+    burst = memory_mib // 32
+    return Case(
+        name=name,
+        title=f"Faults {ASKED[kind]} while {memory_mib // 1024} GiB of memory become fragmented",
+        program="bench_fragment",
+        tests=(f"fragment_{kind}",),
+        seconds=FRAGMENT_ROUNDS * FRAGMENT_SECONDS + 20,
+        figures=FRAGMENTED,
+        kernels=FRAGMENTING,
+        pairs=((DEFRAG, STOCK), (DEFRAG, NEWEST_DEFRAG), (DEFRAG, THP)),
+        memory_mib=memory_mib,
+        variables=(
+            *(("BENCH_ROUNDS", str(FRAGMENT_ROUNDS)), ("BENCH_SECONDS", str(FRAGMENT_SECONDS))),
+            ("BENCH_MIB", str(burst)),
+        ),
+        quick=0,
+        extra=True,
     )
 
 
@@ -253,27 +286,44 @@ CASES = (
         disk=SWAP,
         quick=0,
     ),
-    Case(
-        name="fragment.madvise",
-        title="Faults with MADV_HUGEPAGE while memory becomes fragmented",
-        program="bench_fragment",
-        tests=("fragment_madvise",),
-        seconds=13,
-        figures=FRAGMENTED,
-        memory_mib=1024,
-        variables=FRAGMENTING,
-        quick=0,
+    fragment("fragment.madvise", 2048),
+    fragment("fragment.madvise.large", 6144),
+    fragment("fragment.always", 2048),
+    fragment("fragment.defer", 2048),
+    dataclasses.replace(
+        fragment("fragment.madvise.steps", 2048),
+        title="The same with the patches of defrag mode, one after the other, and the mode on",
+        kernels=(BEFORE, *(f"{name}-defrag" for name in STEPS), DEFRAG),
+        pairs=((DEFRAG, BEFORE),),
+        rounds=1,
     ),
     Case(
-        name="fragment.always",
-        title="Faults with enabled=always while memory becomes fragmented",
-        program="bench_fragment",
-        tests=("fragment_always",),
-        seconds=13,
-        figures=FRAGMENTED,
-        memory_mib=1024,
-        variables=FRAGMENTING,
+        name="order_0.count",
+        title="Small pages are faulted in and freed: instructions",
+        program="bench_order_0",
+        tests=("anonymous", "files", "pipes"),
+        seconds=10,
+        figures=("allocate", "free"),
+        machine=COUNT,
+        kernels=(BEFORE, THP, DEFRAG),
+        pairs=((THP, BEFORE), (DEFRAG, BEFORE)),
+        rounds=2,
         extra=True,
+        variables=SMALLER,
+    ),
+    Case(
+        name="fault.modes.count",
+        title="A huge page is faulted in and freed, with and without defrag mode: instructions",
+        program="bench_fault",
+        tests=("fault_1",),
+        seconds=10,
+        figures=("fault_net", "free"),
+        machine=COUNT,
+        kernels=(BEFORE, THP, DEFRAG),
+        pairs=((THP, BEFORE), (DEFRAG, BEFORE)),
+        rounds=2,
+        extra=True,
+        variables=SMALLER,
     ),
     Case(
         name="programs",

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Work that fragments memory. A round fills memory with page cache and drops a
- * quarter of it, creates files and deletes half of them at random, fills pipes and
- * keeps half of them, starts and ends processes, and dirties anonymous memory at
- * random. It is deterministic, in proportion to the machine's memory.
+ * Work that fragments memory, by several processes at the same time. In a round,
+ * one reads files once and fills memory with page cache, one creates files and
+ * deletes half of them at random, one renews half of the data in pipes, one starts
+ * processes, of which some stay for a while, and one dirties anonymous memory. The
+ * amounts are the same in each round and on each kernel, in proportion to the
+ * machine's memory; only how they interleave is not.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,21 +25,20 @@
 #include "bench.h"
 
 #define FOLDER		"/tmp/bench-fragment"
-#define SEED		1
-#define READ_SIZE	(16 * KB)
-#define SCATTER		7919	/* a prime: each chunk is read once */
-#define PIPES		1500
+#define READ_SIZE	(64 * KB)
 #define PIPE_SIZE	(64 * KB)
-#define FORKS		100
-#define FOLDERS		100
-#define FILES		200	/* in each */
+#define FOLDER_FILES	200
+#define STAY		64	/* processes */
 
-/* In percent of the machine's memory. */
-#define CACHE_PART	100
-#define DIRTY_PART	30
+/* In a round, as parts of the machine's memory. */
+#define READ_PERCENT	60
+#define DIRTY_PERCENT	25
+#define PIPES_PERCENT	6
+#define FILE_PER	(64 * KB)	/* one file for each 64 KB of memory */
+#define FORK_PER	(4 * MB)
 
-static unsigned int seed = SEED;
-static pid_t dirty_process;
+static unsigned int seed;
+static size_t memory;
 
 /* --- the disk --- */
 
@@ -48,8 +49,7 @@ void fragment_mount(void)
 	if (!disk_device())
 		return;
 	snprintf(command, sizeof(command),
-		 "busybox mke2fs -b 4096 -i 8192 %s >/dev/null",
-		 disk_device());
+		 "busybox mke2fs -b 4096 -i 4096 %s >/dev/null", disk_device());
 	mkdir(FOLDER, 0700);
 	if (!system(command))
 		mount(disk_device(), FOLDER, "ext2", 0, NULL);
@@ -61,147 +61,227 @@ void fragment_unmount(void)
 	rmdir(FOLDER);
 }
 
-void fragment_begin(void)
+/* --- what a process does in a round --- */
+
+struct progress {
+	long done;	/* of WORKER_STEPS for each process and round */
+	double began, seconds;
+};
+
+static struct progress *progress;
+static long own_steps;
+
+/* Reports that this part of the round's work is done. */
+static void report(long done, long all)
 {
-	struct rlimit files = { 2 * PIPES + 64, 2 * PIPES + 64 };
-	struct statfs status;
+	long steps = done * WORKER_STEPS / all;
+	double early;
 
-	if (statfs(FOLDER, &status) || status.f_type != EXT2_SUPER_MAGIC)
-		skip("no ext2 on zram (CONFIG_EXT2_FS, CONFIG_ZRAM, busybox)");
-	expect(!setrlimit(RLIMIT_NOFILE, &files), "setrlimit: %s",
-	       strerror(errno));
+	if (steps == own_steps)
+		return;
+	__atomic_add_fetch(&progress->done, steps - own_steps, __ATOMIC_SEQ_CST);
+	own_steps = steps;
+	early = progress->began + progress->seconds * steps / WORKER_STEPS -
+		now();
+	if (early > 0)
+		usleep(early * 1e6);
 }
-
-/* --- the steps of a round --- */
 
 static bool coin(void)
 {
 	return rand_r(&seed) & 0x1000;
 }
 
-static size_t part_of_memory(int percent)
-{
-	return sysconf(_SC_PHYS_PAGES) / 100 * percent * PAGE_SIZE;
-}
-
-/*
- * Reads out of order and drops a quarter again: free memory is then in pieces, and
- * few blocks are free enough to change their migrate type. The file is one hole, so
- * reading it does not touch the disk.
- */
-static void read_cache(void)
+/* The file is one hole, so reading it does not touch the disk. */
+static void read_files(int round)
 {
 	static char buffer[READ_SIZE];
-	long chunks = part_of_memory(CACHE_PART) / READ_SIZE, i;
+	long chunks = memory / 100 * READ_PERCENT / READ_SIZE, i;
 	int fd = open(FOLDER "/cache", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	off_t start = (off_t)round * chunks * READ_SIZE;
 
-	expect(fd >= 0 && !ftruncate(fd, chunks * READ_SIZE),
+	expect(fd >= 0 && !ftruncate(fd, start + chunks * READ_SIZE),
 	       FOLDER "/cache: %s", strerror(errno));
-	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-	for (i = 0; i < chunks; i++)
-		expect(pread(fd, buffer, READ_SIZE, i * SCATTER % chunks *
-			     READ_SIZE) == (ssize_t)READ_SIZE,
-		       "read: %s", strerror(errno));
-	for (i = 0; i < chunks; i++)
-		if (coin() && coin())
-			posix_fadvise(fd, i * READ_SIZE, READ_SIZE,
-				      POSIX_FADV_DONTNEED);
+	for (i = 0; i < chunks; i++) {
+		expect(pread(fd, buffer, READ_SIZE, start + i * READ_SIZE) ==
+		       (ssize_t)READ_SIZE, "read: %s", strerror(errno));
+		report(i + 1, chunks);
+	}
 	close(fd);
 }
 
-/* The files of one round stay for the next. */
-static void make_files(void)
+/* Half of the files stay for one more round, and a quarter of those for ever. */
+static void make_files(int round)
 {
-	static int number;
+	long files = memory / FILE_PER, i;
 	struct stat status;
 	char path[128];
-	int folder, file, fd;
+	int fd;
 
-	for (folder = 0; folder < FOLDERS; folder++) {
-		snprintf(path, sizeof(path), FOLDER "/%d", ++number);
-		expect(!mkdir(path, 0700), "%s: %s", path, strerror(errno));
-		for (file = 0; file < FILES; file++) {
-			snprintf(path, sizeof(path), FOLDER "/%d/%d", number,
-				 file);
-			fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-			expect(fd >= 0, "%s: %s", path, strerror(errno));
-			close(fd);
-			if (stat(path, &status) || coin())
-				unlink(path);
-		}
+	for (i = 0; i < files; i++) {
+		long folder = i / FOLDER_FILES;
+
+		snprintf(path, sizeof(path), FOLDER "/%d.%ld", round, folder);
+		if (i % FOLDER_FILES == 0)
+			expect(!mkdir(path, 0700), "%s: %s", path,
+			       strerror(errno));
+		snprintf(path, sizeof(path), FOLDER "/%d.%ld/%ld", round,
+			 folder, i);
+		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		expect(fd >= 0, "%s: %s", path, strerror(errno));
+		close(fd);
+		if (stat(path, &status) || coin())
+			unlink(path);
+		snprintf(path, sizeof(path), FOLDER "/%d.%ld/%ld", round - 1,
+			 folder, i);
+		if (coin() || coin())
+			unlink(path);
+		report(i + 1, files);
 	}
 }
 
-static void fill_pipes(void)
+static void renew_pipes(int round)
 {
 	static char buffer[PIPE_SIZE];
-	static int pipes[PIPES][2];
-	int i;
+	static int (*pipes)[2];
+	long count = memory / 100 * PIPES_PERCENT / PIPE_SIZE, i;
 
-	for (i = 0; i < PIPES; i++) {
-		if (*pipes[i] && coin())
-			continue;
-		if (*pipes[i]) {
-			close(pipes[i][0]);
-			close(pipes[i][1]);
+	if (!pipes)
+		pipes = calloc(count, sizeof(*pipes));
+	for (i = 0; i < count; i++) {
+		if (!round || coin()) {
+			if (round) {
+				close(pipes[i][0]);
+				close(pipes[i][1]);
+			}
+			expect(!pipe2(pipes[i], O_NONBLOCK | O_CLOEXEC),
+			       "pipe: %s", strerror(errno));
+			expect(write(pipes[i][1], buffer, PIPE_SIZE) > 0,
+			       "pipe: %s", strerror(errno));
 		}
-		expect(!pipe2(pipes[i], O_NONBLOCK | O_CLOEXEC), "pipe: %s",
-		       strerror(errno));
-		expect(write(pipes[i][1], buffer, PIPE_SIZE) > 0, "pipe: %s",
-		       strerror(errno));
+		report(i + 1, count);
 	}
 }
 
-static void nothing(void *unused)
+/* Page tables and stacks: a page in each of 32 page tables. */
+static void live(void *unused)
 {
+	size_t size = 32 * THP_SIZE, i;
+	char *sparse = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
 	(void)unused;
-}
-
-static void fork_often(void)
-{
-	int i;
-
-	for (i = 0; i < FORKS; i++)
-		helper_join(helper_start(nothing, NULL));
-}
-
-/* Keeps its memory until it is killed at the end of the round. */
-static void dirty(void *ready)
-{
-	size_t size = part_of_memory(DIRTY_PART), i;
-	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	expect(memory != MAP_FAILED, "mmap: %s", strerror(errno));
-	madvise(memory, size, MADV_NOHUGEPAGE);
-	for (i = 0; i < size / PAGE_SIZE; i++)
-		memory[rand_r(&seed) % (size / PAGE_SIZE) * PAGE_SIZE] = 1;
-	tell(((int *)ready)[1]);
+	expect(sparse != MAP_FAILED, "mmap: %s", strerror(errno));
+	madvise(sparse, size, MADV_NOHUGEPAGE);
+	for (i = 0; i < size; i += THP_SIZE)
+		touch(sparse + i);
 	pause();
 }
 
-static void start_dirty(void)
+static void start_processes(int round)
 {
-	int ready[2];
+	static pid_t stay[STAY];
+	long count = memory / FORK_PER, i;
 
-	expect(!pipe(ready), "pipe: %s", strerror(errno));
-	dirty_process = helper_start(dirty, ready);
-	close(ready[1]);
-	hear(ready[0]);
-	close(ready[0]);
+	(void)round;
+	for (i = 0; i < count; i++) {
+		pid_t *pid = &stay[rand_r(&seed) % STAY];
+
+		if (*pid) {
+			kill(*pid, SIGKILL);
+			waitpid(*pid, NULL, 0);
+		}
+		*pid = helper_start(live, NULL);
+		report(i + 1, count);
+	}
 }
 
-void fragment_step(int step)
+static void dirty_memory(int round)
 {
-	static void (* const steps[FRAGMENT_STEPS])(void) = {
-		read_cache, make_files, fill_pipes, fork_often, start_dirty,
-	};
+	size_t size = memory / 100 * DIRTY_PERCENT, pages = size / PAGE_SIZE, i;
+	char *dirty = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	steps[step]();
+	(void)round;
+	expect(dirty != MAP_FAILED, "mmap: %s", strerror(errno));
+	madvise(dirty, size, MADV_NOHUGEPAGE);
+	for (i = 0; i < pages; i++) {
+		dirty[rand_r(&seed) % pages * PAGE_SIZE] = 1;
+		report(i + 1, pages);
+	}
+	munmap(dirty, size);
+}
+
+/* --- the processes --- */
+
+static void (* const works[])(int round) = {
+	read_files, make_files, renew_pipes, start_processes, dirty_memory,
+};
+
+static struct worker {
+	int start[2], end[2];
+	pid_t pid;
+} workers[ARRAY_SIZE(works)];
+
+static void work(void *arg)
+{
+	struct worker *worker = arg;
+	int round;
+
+	seed = worker - workers + 1;
+	for (round = 0;; round++) {
+		hear(worker->start[0]);
+		own_steps = 0;
+		works[worker - workers](round);
+		tell(worker->end[1]);
+	}
+}
+
+void fragment_begin(void)
+{
+	struct rlimit files = { 65536, 65536 };
+	struct statfs status;
+	size_t i;
+
+	if (statfs(FOLDER, &status) || status.f_type != EXT2_SUPER_MAGIC)
+		skip("no ext2 on zram (CONFIG_EXT2_FS, CONFIG_ZRAM, busybox)");
+	expect(!setrlimit(RLIMIT_NOFILE, &files), "setrlimit: %s",
+	       strerror(errno));
+	memory = sysconf(_SC_PHYS_PAGES) * PAGE_SIZE;
+	progress = mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	expect(progress != MAP_FAILED, "mmap: %s", strerror(errno));
+	for (i = 0; i < ARRAY_SIZE(workers); i++) {
+		expect(!pipe(workers[i].start) && !pipe(workers[i].end),
+		       "pipe: %s", strerror(errno));
+		workers[i].pid = helper_start(work, &workers[i]);
+	}
+}
+
+void fragment_start_round(void)
+{
+	size_t i;
+
+	progress->done = 0;
+	progress->began = now();
+	progress->seconds = setting("BENCH_SECONDS", 20);
+	for (i = 0; i < ARRAY_SIZE(workers); i++)
+		tell(workers[i].start[1]);
+}
+
+/* Waits until this share of the round's work is done. */
+void fragment_wait(int part, int parts)
+{
+	long want = WORKER_STEPS * ARRAY_SIZE(workers) * part / parts;
+
+	while (__atomic_load_n(&progress->done, __ATOMIC_SEQ_CST) < want)
+		usleep(5000);
 }
 
 void fragment_end_round(void)
 {
-	kill(dirty_process, SIGKILL);
-	waitpid(dirty_process, NULL, 0);
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(workers); i++)
+		hear(workers[i].end[0]);
 }

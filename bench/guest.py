@@ -62,10 +62,13 @@ def qemu_version() -> str:
     return done.stdout.splitlines()[0]
 
 
-def machine_of(case: Case, folder: Path, root: Path | None = None, throttle: str = "") -> Machine:
-    """Return the machine of a case: `root` is the disk with the distribution, `throttle` what limits the swap disk."""
+def machine_of(case: Case, folder: Path, root: Path | None = None, throttle: str = "", line: str = "") -> Machine:
+    """Return the machine of a case.
+
+    `root` is the disk with the distribution, `throttle` what limits the swap disk, `line` the kernel's own words.
+    """
     machine = MACHINES[case.machine]
-    words = [machine.kernel_line, *(f"{name}={value}" for name, value in case.variables)]
+    words = [machine.kernel_line, *(f"{name}={value}" for name, value in case.variables), *line.split()]
     devices: tuple[str, ...] = ()
     if case.disk:
         swap = (folder / "swap.img", f"cache=unsafe,{throttle}" if throttle else "cache=unsafe")
@@ -103,7 +106,7 @@ class Guest:
         """Measure all tests once. The console's log stays in a directory named after case, label and kernel."""
         folder = OUT / "boot" / self.case.name / label / kernel.name
         folder.mkdir(parents=True, exist_ok=True)
-        machine = machine_of(self.case, folder, self.root, self.throttle)
+        machine = machine_of(self.case, folder, self.root, self.throttle, kernel.line)
         if self.case.disk == SWAP:
             make_swap(folder / "swap.img")
         began = time.monotonic()

@@ -1,6 +1,7 @@
-"""The kernels of the benchmark: the base kernel, the base kernel with the series, and upstream's 6.12.
+"""The kernels of the benchmark: the base kernel, the base kernel with the series, upstream's 6.12, and a newer one.
 
 All have the same configuration and compiler, and each is built once. The build prints options that upstream lacks.
+Those that know vm.defrag_mode are there a second time, with the mode on from boot.
 The instruction counts of `make check` are those of a fourth one, which needs no building: the package's.
 """
 
@@ -12,7 +13,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab import direct_boot, upstream
@@ -28,7 +29,16 @@ PARTS = (direct_boot.CONFIG, CONFIG)
 STOCK, THP, UPSTREAM = "stock", "thp", "upstream"
 NAMES = (STOCK, THP, UPSTREAM)
 PACKAGED = "packaged"
+NEWEST = "newest"
+# The series up to a patch: before defrag mode, and what each of its patches adds.
+BEFORE = "upto-unlocked-split-queue"
+STEPS = tuple(f"upto-{slug}" for slug in ("defrag-mode", "wake-for-blocks", "block-watermark", "ignore-skip-hints"))
+# The same images with another kernel line.
+IMAGE_OF = {f"{name}-defrag": name for name in (THP, NEWEST, *STEPS)}
+DEFRAG, NEWEST_DEFRAG = f"{THP}-defrag", f"{NEWEST}-defrag"
+DEFRAG_LINE = "sysctl.vm.defrag_mode=1"
 UPSTREAM_PACKAGE = "linux-source-6.12"
+NEWEST_PACKAGE, NEWEST_SUITE = "linux-source-7.3", "trixie-backports"
 # qemu does not chain a translated block that spans two pages of code, which costs about 30 ns per execution. In one of
 # the kernels the loop over the tail pages of a freed huge page happened to span two pages: 16 us per huge page.
 # Functions of that file therefore start on a page of their own.
@@ -39,13 +49,14 @@ THP_SWAP = re.compile(r"(?m)^(config THP_SWAP\n\tdef_bool) [yn]$")
 
 @dataclass(frozen=True)
 class Kernel:
-    """`key` changes with everything the kernel is built from."""
+    """`key` changes with everything the kernel is built from, and with `line`, what is added to the kernel line."""
 
     name: str
     version: str
     thp_swap: bool
     key: str
     image: Path
+    line: str = ""
 
     @property
     def label(self) -> str:
@@ -85,12 +96,19 @@ def of_tree(commit: str) -> Source:
     return Source(base.version, mark, folder, lambda: tree.worktree(folder, commit))
 
 
-def of_upstream() -> Source:
-    """Return the distribution's source of 6.12, as verified by apt."""
-    package = upstream.package(UPSTREAM_PACKAGE)
+def of_series(slug: str) -> Source:
+    """Return the tree with the patches up to one of them."""
+    patches, _ = series.place(lock.used())
+    later = [patch.stem for patch in patches.patches()][::-1].index(slug)
+    return of_tree(f"HEAD~{later}")
+
+
+def of_package(name: str, suite: str = "") -> Source:
+    """Return a kernel's source that is a package of the distribution, as verified by apt."""
+    package = upstream.package(name, suite)
     match = re.search(r"_(\d+(?:\.\d+)+)-", package.name)
     if not match:
-        raise UserError(f"{package} does not name its version", f"delete it, then download {UPSTREAM_PACKAGE} again")
+        raise UserError(f"{package} does not name its version", f"delete it, then download {name} again")
     folder = OUT / "src" / f"linux-{match[1]}"
 
     def unpack() -> None:
@@ -98,7 +116,7 @@ def of_upstream() -> Source:
             return
         with step(f"unpack {package.name}"), distro.scratch(OUT / "src" / "unpack") as part:
             subprocess.run(["dpkg-deb", "-x", str(package), str(part)], check=True)
-            tarball = part / "usr" / "src" / f"{UPSTREAM_PACKAGE}.tar.xz"
+            tarball = part / "usr" / "src" / f"{name}.tar.xz"
             (part / "source").mkdir()
             command = ["tar", "-x", "--strip-components=1", "-C", str(part / "source"), "-f", str(tarball)]
             subprocess.run(command, check=True)
@@ -110,7 +128,9 @@ def of_upstream() -> Source:
 SOURCES: dict[str, Callable[[], Source]] = {
     STOCK: lambda: of_tree("base"),
     THP: lambda: of_tree("HEAD"),
-    UPSTREAM: of_upstream,
+    UPSTREAM: lambda: of_package(UPSTREAM_PACKAGE),
+    NEWEST: lambda: of_package(NEWEST_PACKAGE, NEWEST_SUITE),
+    **{name: functools.partial(of_series, name.partition("-")[2]) for name in (BEFORE, *STEPS)},
 }
 
 
@@ -156,6 +176,9 @@ def find(name: str, thp_swap: bool = True) -> Kernel:
     """Return the kernel as the present sources define it, built or not."""
     if name == PACKAGED:
         return packaged()
+    if name in IMAGE_OF:
+        built = find(IMAGE_OF[name], thp_swap)
+        return replace(built, name=name, key=f"{built.key}-{DEFRAG_LINE}", line=DEFRAG_LINE)
     source = SOURCES[name]()
     label = name if thp_swap else f"{name}-split-swap"
     parts = (source.mark, configuration().read_text(), PLACEMENT, label, compiler())
@@ -168,7 +191,7 @@ def build(name: str, thp_swap: bool = True) -> Kernel:
     kernel = find(name, thp_swap)
     if not kernel.image.exists():
         with step(f"build the {kernel.label} kernel"):
-            make(kernel, SOURCES[name]())
+            make(kernel, SOURCES[IMAGE_OF.get(name, name)]())
     return kernel
 
 
@@ -177,7 +200,7 @@ def make(kernel: Kernel, source: Source) -> None:
     set_thp_swap(source.folder, kernel.thp_swap)
     work = Place(source.folder, OUT / "objects" / source.folder.name, BUILD / "logs" / f"bench-{kernel.label}.log")
     missing = work.configure(configuration())
-    if missing and kernel.name == UPSTREAM:
+    if missing and kernel.version != lock.used().version:
         say(f"  Linux {kernel.version} does not have {', '.join(missing)}")
     elif missing:
         raise UserError(f"{CONFIG} asks for {missing[0]}, Kconfig does not grant it", "fix that file")

@@ -14,7 +14,14 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 # Distinguishable by colour-blind readers, and in grey.
-COLOURS = {"stock": "#9aa0a6", "thp": "#1769aa", "upstream": "#e08e0b"}
+COLOURS = {
+    "stock": "#9aa0a6",
+    "thp": "#1769aa",
+    "thp-defrag": "#0b3c66",
+    "upstream": "#e08e0b",
+    "newest": "#f2c879",
+    "newest-defrag": "#8a4f00",
+}
 # Above this ratio, small bars would vanish beside large ones.
 SPREAD_OF_A_PLAIN_AXIS = 30
 ROW_HEIGHT, WIDTH = 2.3, 11.0

@@ -114,7 +114,9 @@ def goal_entries(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def kernel_entries(selected: Iterable[Case]) -> list[dict[str, Any]]:
     """Return the kernels that have been built, each with the options its Kconfig does not have."""
-    pairs = dict.fromkeys((name, case.thp_swap) for case in selected for name in case.kernels if name in kernels.NAMES)
+    pairs = dict.fromkeys(
+        (name, case.thp_swap) for case in selected for name in case.kernels if name in kernels.SOURCES
+    )
     found = [kernels.find(*pair) for pair in pairs]
     return [
         {"name": one.name, "label": one.label, "version": one.version, "key": one.key, "lacks": kernels.lacks(one)}

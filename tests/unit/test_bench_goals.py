@@ -64,7 +64,7 @@ def test_the_table_of_results_has_each_goal_as_it_is(goal: Goal) -> None:
 
 def loosened(goal: Goal) -> Goal:
     if goal.most is not None:
-        return dataclasses.replace(goal, most=goal.most * 1.1)
+        return dataclasses.replace(goal, most=goal.most * 1.1 or 1)
     assert goal.least is not None
     return dataclasses.replace(goal, least=goal.least * 0.9)
 

@@ -99,7 +99,7 @@ def test_without_apt_the_source_of_upstream_can_be_put_in_place(
     with pytest.raises(UserError, match=r"no apt-get here to download linux-source-6\.12.* put linux-source-6\.12_\*"):
         upstream.package(kernels.UPSTREAM_PACKAGE)
     (tmp_path / "debs" / "linux-source-6.12_6.12.9-1_all.deb").touch()
-    assert kernels.of_upstream().version == "6.12.9"
+    assert kernels.of_package(kernels.UPSTREAM_PACKAGE).version == "6.12.9"
 
 
 def test_both_forms_of_a_kernel_are_built_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:

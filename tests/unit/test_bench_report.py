@@ -71,7 +71,7 @@ def test_the_report_has_instructions_where_a_nanosecond_is_one(found: dict[str, 
 
 def test_the_report_has_the_machine_of_the_case() -> None:
     line = report.machine_line(by_name("fragment.madvise"))
-    assert " -m 1024 " in line and "BENCH_MIB=192'" in line
+    assert " -m 2048 " in line and "BENCH_MIB=64'" in line
     assert ",file=swap.img " in report.machine_line(by_name("swapin"))
 
 
@@ -116,7 +116,7 @@ def test_a_terminal_shows_every_case_that_was_chosen(found: dict[str, Any]) -> N
 def test_a_goal_is_about_a_measured_figure(goal: goals.Goal) -> None:
     case = by_name(goal.case)
     assert goal.test in case.tests and goal.figure in case.figures
-    assert not goal.over or (THP, goal.over) in case.pairs
+    assert not goal.over or (goal.of, goal.over) in case.pairs
 
 
 @pytest.mark.parametrize(("thp", "verdict"), [(49.0, MET), (50.0, MET), (51.0, MISSED), (None, UNKNOWN)])
