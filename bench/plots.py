@@ -21,6 +21,11 @@ COLOURS = {
     "upstream": "#e08e0b",
     "newest": "#f2c879",
     "newest-defrag": "#8a4f00",
+    "upto-unlocked-split-queue": "#6f8f6b",
+    "upto-defrag-mode-defrag": "#d5e4f2",
+    "upto-wake-for-blocks-defrag": "#aecbe6",
+    "upto-block-watermark-defrag": "#84afd8",
+    "upto-ignore-skip-hints-defrag": "#5690c8",
 }
 # Above this ratio, small bars would vanish beside large ones.
 SPREAD_OF_A_PLAIN_AXIS = 30

@@ -7,6 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from bench import plots
+from bench.cases import CASES
 
 KERNELS = ["stock", "thp"]
 
@@ -66,3 +67,8 @@ def test_panels_of_a_figure_share_the_axis_and_the_order_of_tests() -> None:
 def test_figures_of_one_test_stand_side_by_side() -> None:
     panels = axes(row("a", "rss", "bytes", 1, 2), row("a", "killed", "count", 0, 1))
     assert len({round(panel.get_position().y0, 3) for panel in panels}) == 1
+
+
+def test_every_kernel_of_a_case_has_a_colour_of_its_own() -> None:
+    assert {kernel for case in CASES for kernel in case.kernels} <= plots.COLOURS.keys()
+    assert len(set(plots.COLOURS.values())) == len(plots.COLOURS)
