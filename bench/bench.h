@@ -21,6 +21,7 @@
  * BENCH_MIB	memory that a test works on, in MiB; default 64. Swap has 256.
  * BENCH_ROUNDS	rounds of bench_fragment; default 3
  * BENCH_SECONDS	least time of such a round, in s; default 20
+ * BENCH_DEFRAG_MODE	vm.defrag_mode that bench_fragment expects; default 0
  * BENCH_DISK	block device for the tests that swap to a disk, which overwrite it;
  *		default none
  */

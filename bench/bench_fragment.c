@@ -264,6 +264,17 @@ static struct rise rises[] = {
 	COUNTER("oom_kill", "count"),
 };
 
+/* A kernel that ignores what its line says would be measured in the wrong mode. */
+static void need_mode(void)
+{
+	char mode[8] = "";
+
+	file_read("/proc/sys/vm/defrag_mode", mode, sizeof(mode));
+	expect(atoi(mode) == setting("BENCH_DEFRAG_MODE", 0),
+	       "vm.defrag_mode is \"%s\", not %ld", mode,
+	       setting("BENCH_DEFRAG_MODE", 0));
+}
+
 enum faults { ADVISED, ALWAYS, DEFERRED };
 
 static void fragment(long faults)
@@ -276,6 +287,7 @@ static void fragment(long faults)
 	char name[32];
 
 	need_any_swap();
+	need_mode();
 	fragment_begin();
 	advise = faults == ADVISED;
 	if (!advise)

@@ -36,7 +36,8 @@ STEPS = tuple(f"upto-{slug}" for slug in ("defrag-mode", "wake-for-blocks", "blo
 # The same images with another kernel line.
 IMAGE_OF = {f"{name}-defrag": name for name in (THP, NEWEST, *STEPS)}
 DEFRAG, NEWEST_DEFRAG = f"{THP}-defrag", f"{NEWEST}-defrag"
-DEFRAG_LINE = "sysctl.vm.defrag_mode=1"
+# The second word tells the programs what to expect.
+DEFRAG_LINE = "sysctl.vm.defrag_mode=1 BENCH_DEFRAG_MODE=1"
 UPSTREAM_PACKAGE = "linux-source-6.12"
 NEWEST_PACKAGE, NEWEST_SUITE = "linux-source-7.3", "trixie-backports"
 # qemu does not chain a translated block that spans two pages of code, which costs about 30 ns per execution. In one of
