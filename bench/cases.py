@@ -27,6 +27,7 @@ FRAGMENTED = (
 # In its mode for whole blocks, each kernel that has one is beside itself without it. 6.12 has none.
 FRAGMENTING = (STOCK, THP, DEFRAG, NEWEST, NEWEST_DEFRAG)
 FRAGMENT_ROUNDS, FRAGMENT_SECONDS = 15, 10
+SMALL = ("anonymous", "files", "pipes")
 # Counting instructions is slow, so these cases work on less memory.
 SMALLER = (("BENCH_MIB", "16"),)
 # Huge pages that stay, and who reclaims past them: one process, or four at once.
@@ -147,6 +148,24 @@ def fragment(name: str, memory_mib: int) -> Case:
         ),
         quick=0,
         extra=True,
+    )
+
+
+def modes(name: str, what: str, program: str, tests: tuple[str, ...], figures: tuple[str, ...]) -> Case:
+    """Return a case that counts what the patches of defrag mode cost, with the mode off and on."""
+    return Case(
+        name=name,
+        title=f"{what}, without defrag mode, and with it off and on: instructions",
+        program=program,
+        tests=tests,
+        seconds=10,
+        figures=figures,
+        machine=COUNT,
+        kernels=(BEFORE, THP, DEFRAG),
+        pairs=((THP, BEFORE), (DEFRAG, BEFORE)),
+        rounds=2,
+        extra=True,
+        variables=SMALLER,
     )
 
 
@@ -297,33 +316,9 @@ CASES = (
         pairs=((DEFRAG, BEFORE),),
         rounds=1,
     ),
-    Case(
-        name="order_0.count",
-        title="Small pages are faulted in and freed: instructions",
-        program="bench_order_0",
-        tests=("anonymous", "files", "pipes"),
-        seconds=10,
-        figures=("allocate", "free"),
-        machine=COUNT,
-        kernels=(BEFORE, THP, DEFRAG),
-        pairs=((THP, BEFORE), (DEFRAG, BEFORE)),
-        rounds=2,
-        extra=True,
-        variables=SMALLER,
-    ),
-    Case(
-        name="fault.modes.count",
-        title="A huge page is faulted in and freed, with and without defrag mode: instructions",
-        program="bench_fault",
-        tests=("fault_1",),
-        seconds=10,
-        figures=("fault_net", "free"),
-        machine=COUNT,
-        kernels=(BEFORE, THP, DEFRAG),
-        pairs=((THP, BEFORE), (DEFRAG, BEFORE)),
-        rounds=2,
-        extra=True,
-        variables=SMALLER,
+    modes("order_0.count", "Small pages are faulted in and freed", "bench_order_0", SMALL, ("allocate", "free")),
+    modes(
+        "fault.modes.count", "A huge page is faulted in and freed", "bench_fault", ("fault_1",), ("fault_net", "free")
     ),
     Case(
         name="programs",
