@@ -28,6 +28,9 @@
 #define PIPE_SIZE	(64 * KB)
 #define MOST_PIPES	20000
 
+#define LEAK		((long)(32 * MB))
+#define FREED_WITHIN	20	/* seconds */
+
 /* --- settings --- */
 
 /* What a test may change, with the value that each test starts with, if not the host's. */
@@ -161,6 +164,38 @@ long in_large_buddies(void)
 	}
 	fclose(file);
 	return pages * PAGE_SIZE;
+}
+
+/*
+ * What is cached is not lost: without that it depends on what the host has read
+ * meanwhile. Entries and inodes go as well.
+ */
+static long free_without_caches(void)
+{
+	file_set("/proc/sys/vm/drop_caches", "3");
+	return meminfo("MemFree");
+}
+
+static long free_at_start;
+
+void watch_for_leaks(void)
+{
+	free_at_start = free_without_caches();
+}
+
+/* What belonged to processes that have ended is freed in batches, by RCU. */
+void expect_no_leak(void)
+{
+	double end = now() + FREED_WITHIN;
+	long after;
+
+	while ((after = free_without_caches()) <= free_at_start - LEAK) {
+		expect(now() < end, "%ld MB free before, %ld after",
+		       free_at_start / (long)MB, after / (long)MB);
+		usleep(100000);
+	}
+	note("%ld MB free before, %ld after", free_at_start / (long)MB,
+	     after / (long)MB);
 }
 
 void note_free(void)

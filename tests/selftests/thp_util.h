@@ -219,6 +219,8 @@ long meminfo(const char *name);
 long zoneinfo(const char *name);
 long in_large_buddies(void);
 void note_free(void);
+void watch_for_leaks(void);
+void expect_no_leak(void);
 
 void need_all_memory(void);
 char *fill_memory(size_t *size);
