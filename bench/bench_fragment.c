@@ -11,8 +11,8 @@
  *			woken for them
  *
  * Figures, beside counters of /proc/vmstat under their own names: fault_time; work
- * (processor time of all rounds, the kernel's threads included); round_N (thps in
- * round N), first and last (thps in the first and last half of the rounds) and slope
+ * (processor time of all rounds, the kernel's threads included) and own (without
+ * kswapd and kcompactd: what programs lose); round_N (thps in round N), first and last (thps in the first and last half of the rounds) and slope
  * (share: last over first); wanted (thps in all rounds) and failed (share of these
  * that got small pages); polluted (count: a block of 2 MiB that was in use got pages
  * of another migrate type), stolen (those of them by which the block changed its
@@ -26,11 +26,13 @@
  * The migrate types of blocks outlive a test: each test needs a boot of its own.
  */
 #include <errno.h>
+#include <glob.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -203,6 +205,35 @@ static long looked_at(void)
 	       counter("compact_daemon_migrate_scanned");
 }
 
+/* Seconds that the threads have run whose names begin like this. */
+static double ran(const char *begin)
+{
+	char name[32];
+	double total = 0;
+	glob_t found;
+	size_t i;
+
+	expect(!glob("/proc/[0-9]*/comm", 0, NULL, &found), "no /proc/PID/comm");
+	for (i = 0; i < found.gl_pathc; i++) {
+		const char *path = found.gl_pathv[i];
+		struct timespec t;
+		clockid_t clock;
+
+		if (!file_read(path, name, sizeof(name)) &&
+		    !strncmp(name, begin, strlen(begin)) &&
+		    !clock_getcpuclockid(atoi(path + strlen("/proc/")), &clock) &&
+		    !clock_gettime(clock, &t))
+			total += t.tv_sec + t.tv_nsec / 1e9;
+	}
+	globfree(&found);
+	return total;
+}
+
+static double busy_without_threads(void)
+{
+	return busy() - ran("kswapd") - ran("kcompactd");
+}
+
 /* Nobody needs anything, and all that is free can be had. */
 static void be_quiet(void)
 {
@@ -283,7 +314,7 @@ static void fragment(long faults)
 	long failed = counter("thp_fault_fallback"), wanted;
 	/* In the first half of the rounds and in the last, with the middle one in both. */
 	long got[2] = { 0, 0 };
-	double work;
+	double work, own;
 	char name[32];
 
 	need_any_swap();
@@ -298,6 +329,7 @@ static void fragment(long faults)
 
 	rises_begin(rises, ARRAY_SIZE(rises));
 	work = -busy();
+	own = -busy_without_threads();
 	for (round = 1; round <= rounds; round++) {
 		long before = counter("thp_fault_alloc"), thps;
 
@@ -309,6 +341,7 @@ static void fragment(long faults)
 		if (rounds % 2 && round == (rounds + 1) / 2)
 			got[1] += thps;
 	}
+	figure("own", own + busy_without_threads(), "s");
 	figure("work", work + busy(), "s");
 	wanted = rounds * BURSTS * bench_thps();
 	figure("wanted", wanted, "thps");

@@ -20,7 +20,7 @@ LIVE = ("best", "worst", *(f"live_{pages}" for pages in (1, 16, 64, 102, 103, 25
 CHECKED = ("sparse_1", "sparse_40", "sparse_102", "dense_103", "dense_256", "dense_512", "dense_512_last")
 THRESHOLDS = (0, 128, 256, 384, 409, 430, 450, 460, 465, 470, 471, 472, 480, 490, 500, 511)
 FRAGMENTED = (
-    *("failed", "slope", "polluted", "stolen", "probed", "fault_time", "work"),
+    *("failed", "slope", "polluted", "stolen", "probed", "fault_time", "own", "work"),
     *("pgsteal_direct", "pgsteal_kswapd", "compact_migrate_scanned", "compact_daemon_migrate_scanned"),
     *("pswpout", "workingset_refault_file", "oom_kill", "quiet"),
 )
@@ -128,7 +128,7 @@ ASKED = {
 }
 
 
-def fragment(name: str, memory_mib: int) -> Case:
+def fragment(name: str, memory_mib: int, kernels: tuple[str, ...] = FRAGMENTING) -> Case:
     """Return a case that fragments memory for some minutes, and wants a thirtieth of it in huge pages at a time."""
     kind = name.split(".")[1]
     burst = memory_mib // 32
@@ -139,8 +139,8 @@ def fragment(name: str, memory_mib: int) -> Case:
         tests=(f"fragment_{kind}",),
         seconds=FRAGMENT_ROUNDS * FRAGMENT_SECONDS + 20,
         figures=FRAGMENTED,
-        kernels=FRAGMENTING,
-        pairs=((DEFRAG, STOCK), (DEFRAG, NEWEST_DEFRAG), (DEFRAG, THP)),
+        kernels=kernels,
+        pairs=tuple((DEFRAG, other) for other in (STOCK, NEWEST_DEFRAG, THP) if other in kernels),
         memory_mib=memory_mib,
         variables=(
             *(("BENCH_ROUNDS", str(FRAGMENT_ROUNDS)), ("BENCH_SECONDS", str(FRAGMENT_SECONDS))),
@@ -307,8 +307,8 @@ CASES = (
     ),
     fragment("fragment.madvise", 2048),
     fragment("fragment.madvise.large", 6144),
-    fragment("fragment.always", 2048),
-    fragment("fragment.defer", 2048),
+    fragment("fragment.always", 2048, (STOCK, THP, DEFRAG)),
+    fragment("fragment.defer", 2048, (STOCK, THP, DEFRAG)),
     dataclasses.replace(
         fragment("fragment.madvise.steps", 2048),
         title="The same with the patches of defrag mode, one after the other, and the mode on",

@@ -78,6 +78,7 @@ GOALS = (
     Goal("blocks that get pages of another type", MADVISE, FAULTS, "polluted", STOCK, most=0.01, of=DEFRAG),
     Goal("huge pages made of what is free after the load", MADVISE, FAULTS, "probed", least=0.95, of=DEFRAG),
     Goal("processor time of the load", MADVISE, FAULTS, "work", STOCK, most=1.02, of=DEFRAG),
+    Goal("the same without kswapd and kcompactd", MADVISE, FAULTS, "own", STOCK, most=1.02, of=DEFRAG),
     Goal("pages swapped out under the load", MADVISE, FAULTS, "pswpout", STOCK, most=1.5, of=DEFRAG),
     Goal("pages of files read again", MADVISE, FAULTS, "workingset_refault_file", STOCK, most=1.2, of=DEFRAG),
     Goal("pages looked at on a quiet machine", MADVISE, FAULTS, "quiet", most=0, of=DEFRAG),
@@ -88,11 +89,19 @@ GOALS = (
 )
 
 
+def _figure(goal: Goal, row: Row) -> Spread | None:
+    found = row.of(goal.of)
+    if not goal.over or (found and found.most == 0 and row.of(goal.over) == found):
+        # Nothing on either kernel is not more than on the other.
+        return found
+    return row.ratio(goal.of, goal.over)
+
+
 def evaluate(goal: Goal, rows: Sequence[Row]) -> Outcome:
     found = None
     for row in rows:
         if (row.case, row.test, row.figure) == (goal.case, goal.test, goal.figure):
-            found = row.ratio(goal.of, goal.over) if goal.over else row.of(goal.of)
+            found = _figure(goal, row)
     if found is None:
         return Outcome(goal, None, UNKNOWN)
     if goal.before:

@@ -134,6 +134,13 @@ def test_a_goal_can_be_a_value() -> None:
         )
 
 
+def test_nothing_on_both_kernels_is_not_more_than_on_the_other() -> None:
+    goal = replace(GOALS[0], most=1.5)
+    for value, other, verdict in ((0.0, 0.0, MET), (3.0, 0.0, UNKNOWN), (3.0, 1.0, MISSED)):
+        row = Row(goal.case, goal.test, goal.figure, "pages", {THP: [value], goal.over: [other]})
+        assert goals.evaluate(goal, [row]).verdict == verdict
+
+
 def test_a_goal_can_be_a_part_of_what_was_measured_before() -> None:
     goal = goals.Goal("less", "shrink.count", "dense_103", "per_thp_cpu", before=2000, most=0.1)
     assert goal.wish == "at most 0.1 of 2,000"
