@@ -103,7 +103,7 @@ def section(case: dict[str, Any]) -> str:
     swap = "" if case["thp_swap"] else ", CONFIG_THP_SWAP off"
     about = f"{case['name']}: {case['machine']}, rounds: {case['rounds']}{swap}"
     line = f"<p><small>{escape(about)}. <code>{escape(case['command_line'])}</code></small></p>"
-    picture = plots.svg(plots.figure_of(case))
+    picture = plots.svg(plots.figure_of(case)) + plots.svg(plots.rounds_figure(case))
     return "\n".join([title, line, picture, figures(case, first), others, gone(case["missing"])])
 
 

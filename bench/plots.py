@@ -33,6 +33,8 @@ ROW_HEIGHT, WIDTH = 2.3, 11.0
 # A row of panels leaves room for at least this many tests, which limits the width of a bar.
 LEAST_TESTS = 6
 SIDE_BY_SIDE = 3
+# What a test that works in rounds calls the figure of each.
+ROUND = "round_"
 # Units without fractions.
 WHOLE = ("count", "instructions", "ns", "pages", "samples", "thps")
 SETTINGS = {
@@ -131,6 +133,27 @@ def scale(panel: Axes, rows: Rows) -> None:
     elif unit in WHOLE:
         panel.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     panel.yaxis.set_major_formatter("{x:g}" if unit == "share" else EngFormatter(sep=""))
+
+
+def rounds_figure(case: dict[str, Any]) -> Figure | None:
+    """Return the picture of the figures `round_1`, `round_2` and so on over their numbers, or None without any."""
+    rows = {int(row["figure"][len(ROUND) :]): row for row in case["rows"] if row["figure"].startswith(ROUND)}
+    if not rows:
+        return None
+    with matplotlib.rc_context(SETTINGS):
+        picture = Figure(figsize=(WIDTH, ROW_HEIGHT + 0.5), layout="constrained")
+        panel = picture.subplots()
+        for kernel in case["kernels"]:
+            spreads = {number: row["spread"][kernel] for number, row in sorted(rows.items()) if row["spread"][kernel]}
+            medians = [spread["median"] for spread in spreads.values()]
+            panel.plot(list(spreads), medians, color=COLOURS[kernel], label=kernel, marker=".")
+        panel.set_ylim(bottom=0)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.set_xlabel("round")
+        panel.set_ylabel(rows[1]["unit"])
+        panel.grid(axis="y", color="#00000018")
+        picture.legend(loc="outside upper right", ncols=len(case["kernels"]), frameon=False)
+    return picture
 
 
 def goals_figure(goals: Rows) -> Figure | None:

@@ -69,6 +69,15 @@ def test_figures_of_one_test_stand_side_by_side() -> None:
     assert len({round(panel.get_position().y0, 3) for panel in panels}) == 1
 
 
+def test_rounds_are_drawn_by_their_numbers() -> None:
+    rows = [row("a", f"round_{number}", "thps", number, 2 * number) for number in (10, 1, 2)]
+    picture = plots.rounds_figure({"rows": rows, "kernels": KERNELS})
+    assert picture
+    for line, factor in zip(picture.axes[0].get_lines(), (1, 2)):
+        assert list(line.get_xdata()) == [1, 2, 10] and list(line.get_ydata()) == [factor, 2 * factor, 10 * factor]
+    assert plots.rounds_figure({"rows": [row("a", "rss", "bytes", 1, 2)], "kernels": KERNELS}) is None
+
+
 def test_every_kernel_of_a_case_has_a_colour_of_its_own() -> None:
     assert {kernel for case in CASES for kernel in case.kernels} <= plots.COLOURS.keys()
     assert len(set(plots.COLOURS.values())) == len(plots.COLOURS)
