@@ -65,6 +65,12 @@ static char *first_thp(char *memory)
 	return (char *)(((uintptr_t)memory + THP_SIZE - 1) & ~(THP_SIZE - 1));
 }
 
+/* Not all zeros, or the shrinker of kernel-thp would take it back at once. */
+static void use_thp(char *thp)
+{
+	__atomic_store_n(thp, 1, __ATOMIC_RELAXED);
+}
+
 static void fault_burst(void)
 {
 	char *memory = map_thps(bench_thps());
@@ -73,7 +79,7 @@ static void fault_burst(void)
 	sample(true);
 	fault_time -= now();
 	for (thp = 0; thp < bench_thps(); thp++)
-		touch(first_thp(memory) + thp * THP_SIZE);
+		use_thp(first_thp(memory) + thp * THP_SIZE);
 	fault_time += now();
 	sample(false);
 	usleep(HOLD_US);
@@ -177,7 +183,7 @@ static void probe(void)
 	memory = map_thps(possible);
 	before = counter("thp_fault_alloc");
 	for (thp = 0; thp < possible; thp++)
-		touch(first_thp(memory) + thp * THP_SIZE);
+		use_thp(first_thp(memory) + thp * THP_SIZE);
 	made = counter("thp_fault_alloc") - before;
 	figure("probe", made, "thps");
 	figure("possible", possible, "thps");
