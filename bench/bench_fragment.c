@@ -12,8 +12,9 @@
  *
  * Figures, beside counters of /proc/vmstat under their own names: fault_time; work
  * (processor time of all rounds, the kernel's threads included) and own (without
- * kswapd and kcompactd: what programs lose); round_N (thps in round N), first and last (thps in the first and last half of the rounds) and slope
- * (share: last over first); wanted (thps in all rounds) and failed (share of these
+ * kswapd and kcompactd: what programs lose); round_N (thps in round N), first and
+ * last (thps in the first and last half of the rounds) and slope (share: last over
+ * first); wanted (thps in all rounds) and failed (share of these
  * that got small pages); polluted (count: a block of 2 MiB that was in use got pages
  * of another migrate type), stolen (those of them by which the block changed its
  * type), and untraced (count: such events that the trace had no room for); blocks_*
