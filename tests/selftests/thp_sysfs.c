@@ -822,20 +822,28 @@ void cache_fill(size_t size)
 /*
  * A separate instance leaves all other traces alone. The runner removes it
  * after the test, and its events with it.
+ *
+ * The names of processes and set_event_pid would switch on events of the scheduler
+ * as well. Both CPUs run through those all the time, and QEMU's emulation may stay
+ * for ever at a breakpoint that is there while the kernel patches its text.
  */
 void trace_on(const char *event, bool this_process)
 {
-	char path[2 * VALUE_SIZE], pid[32];
+	static const char names[] = TRACE "options/record-cmd";
+	char path[2 * VALUE_SIZE], filter[32], recorded[8] = "";
 
 	mount("tracefs", TRACE, "tracefs", 0, NULL);
 	if (access(TRACE "events", F_OK))
 		skip("no tracefs (CONFIG_EVENT_TRACING)");
+	/* A new instance takes over the option */
+	file_read(names, recorded, sizeof(recorded));
+	file_write(names, "0");
 	expect(!mkdir(TRACE_INSTANCE, 0700) || errno == EEXIST, "mkdir %s: %s",
 	       TRACE_INSTANCE, strerror(errno));
-	snprintf(pid, sizeof(pid), "%d", getpid());
+	file_write(names, recorded);
+	snprintf(filter, sizeof(filter), "common_pid == %d", getpid());
 	if (this_process)
-		expect(!file_write(TRACE_INSTANCE "set_event_pid", pid),
-		       "set_event_pid does not take %s", pid);
+		trace_filter(event, filter);
 	snprintf(path, sizeof(path), TRACE_INSTANCE "events/%s/enable", event);
 	expect(!file_write(path, "1"), "no event %s", event);
 }
