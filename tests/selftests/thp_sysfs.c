@@ -831,6 +831,7 @@ void trace_on(const char *event, bool this_process)
 {
 	static const char names[] = TRACE "options/record-cmd";
 	char path[2 * VALUE_SIZE], filter[32], recorded[8] = "";
+	int error;
 
 	mount("tracefs", TRACE, "tracefs", 0, NULL);
 	if (access(TRACE "events", F_OK))
@@ -838,9 +839,10 @@ void trace_on(const char *event, bool this_process)
 	/* A new instance takes over the option */
 	file_read(names, recorded, sizeof(recorded));
 	file_write(names, "0");
-	expect(!mkdir(TRACE_INSTANCE, 0700) || errno == EEXIST, "mkdir %s: %s",
-	       TRACE_INSTANCE, strerror(errno));
+	error = mkdir(TRACE_INSTANCE, 0700) ? errno : 0;
 	file_write(names, recorded);
+	expect(!error || error == EEXIST, "mkdir %s: %s", TRACE_INSTANCE,
+	       strerror(error));
 	snprintf(filter, sizeof(filter), "common_pid == %d", getpid());
 	if (this_process)
 		trace_filter(event, filter);
