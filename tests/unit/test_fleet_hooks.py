@@ -190,10 +190,12 @@ HANDED_OVER = f"""\
       kernel_thp.fleet.begin:
         directory: "{{{{ lookup('ansible.builtin.env', 'PWD') }}}}/kernel-thp-reports"
         playbook: rollout
+      run_once: true
     - name: Hand the host over
       ansible.builtin.include_tasks: {collection.SOURCE}/playbooks/tasks/hand_over.yml
     - name: Evaluate the batch
       kernel_thp.fleet.verdict:
+      run_once: true
 """
 
 
