@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from scripts.console import UserError, main, say
 IGNORED = Path(__file__).with_name("checkpatch-ignore.txt")
 # Trace headers are written in a language of macros that checkpatch takes for bad C.
 TRACE_HEADER = "FILE: include/trace/"
+# Where checkpatch sees no git, it does not call spdxcheck.py for new files, which needs Python modules of its own.
+WITHOUT_GIT = {"GIT_DIR": "none"}
 
 
 def ignored() -> list[str]:
@@ -23,6 +26,7 @@ def check(tree: Path, patch: Path) -> str:
     done = subprocess.run(
         [*command, f"--ignore={','.join(ignored())}", str(patch.resolve())],
         cwd=tree,
+        env={**os.environ, **WITHOUT_GIT},
         capture_output=True,
         text=True,
         check=False,
