@@ -42,7 +42,8 @@ def test_fresh_kernel_lacks_only_its_settings(vm: Vm) -> None:
     assert found["kernel"]["changed"] == []
     assert found["kernel"]["config_sha256"]
     assert found["kernel"]["series"]
-    defaults = {"shrink_underused": 1, "underused_max_ptes_none": "khugepaged", "max_ptes_none": 511, "defrag_mode": 0}
+    defaults = {"shrink_underused": 1, "underused_max_ptes_none": "khugepaged", "max_ptes_none": 511}
+    defaults |= {"defrag_mode": 0, "swapin_enabled": "never"}
     assert defaults.items() <= found["thp"].items()
     assert problems(found) == {"shrinker-threshold": "degraded", "profile-active": "degraded"}
     assert found["verdict"] == "degraded"

@@ -16,6 +16,7 @@ def test_stock_kernel_is_unsupported_with_a_hint(vm: Vm) -> None:
     assert found["verdict"] == "unsupported"
     assert problems(found)["kernel-flavour"] == problems(found)["shrinker-switch"] == "unsupported"
     assert found["thp"]["defrag_mode"] is None
+    assert found["thp"]["swapin_enabled"] is None
     assert found["blocks"]["sampled"] > 900
     hints = {reason["id"]: reason["hint"] for reason in found["reasons"]}
     assert hints["kernel-flavour"].startswith(f"install {CLOUD.package} ")

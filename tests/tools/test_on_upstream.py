@@ -19,6 +19,7 @@ def test_upstream_kernel_is_degraded_and_not_ours(vm: Vm) -> None:
     assert found["thp"]["underused_max_ptes_none"] is None
     assert problems(found)["kernel-flavour"] == problems(found)["shrinker-threshold"] == "degraded"
     assert found["thp"]["defrag_mode"] is None
+    assert found["thp"]["swapin_enabled"] is None
     assert found["blocks"]["sampled"] > 900
 
 

@@ -17,6 +17,7 @@ INITIAL = {
     "shrink_underused": "0",
     "underused_max_ptes_none": "333",
     "khugepaged/max_ptes_none": "444",
+    "swapin_enabled": "always",
     DEFRAG_MODE: "0",
 }
 

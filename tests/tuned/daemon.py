@@ -10,7 +10,15 @@ from scripts.console import UserError
 
 THP = "/sys/kernel/mm/transparent_hugepage"
 DEFRAG_MODE = "/proc/sys/vm/defrag_mode"
-NODES = ("enabled", "defrag", "shrink_underused", "underused_max_ptes_none", "khugepaged/max_ptes_none", DEFRAG_MODE)
+NODES = (
+    "enabled",
+    "defrag",
+    "shrink_underused",
+    "underused_max_ptes_none",
+    "khugepaged/max_ptes_none",
+    "swapin_enabled",
+    DEFRAG_MODE,
+)
 LOG = "/var/log/tuned/tuned.log"
 VARIABLES = "/etc/tuned/thp-shrinker-variables.conf"
 # After a refusal, tuned-adm returns before the daemon has activated the previous profile again.

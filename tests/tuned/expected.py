@@ -9,6 +9,7 @@ SHRINKER = {
     "defrag": "madvise",
     "shrink_underused": "1",
     "underused_max_ptes_none": "409",
+    "swapin_enabled": "never",
     DEFRAG_MODE: "1",
 }
 TIGHT = {**SHRINKER, "underused_max_ptes_none": "256", "khugepaged/max_ptes_none": "256"}
@@ -19,6 +20,7 @@ BASELINE = {
     "shrink_underused": "0",
     "underused_max_ptes_none": "khugepaged",
     "khugepaged/max_ptes_none": "511",
+    "swapin_enabled": "never",
     DEFRAG_MODE: "0",
 }
 

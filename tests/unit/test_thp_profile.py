@@ -32,7 +32,13 @@ STOCK = {
     "khugepaged/max_ptes_none": "511",
 }
 UPSTREAM = {**STOCK, "shrink_underused": "1", "hugepages-2048kB/enabled": "always [inherit] madvise never"}
-THP = {**STOCK, "shrink_underused": "1", "underused_max_ptes_none": "khugepaged", "defrag_mode": "0"}
+THP = {
+    **STOCK,
+    "shrink_underused": "1",
+    "underused_max_ptes_none": "khugepaged",
+    "defrag_mode": "0",
+    "swapin_enabled": "always madvise [never]",
+}
 
 
 class Kernel:
@@ -131,6 +137,18 @@ def test_a_kernel_without_the_mode_gets_the_profile_without_it(kernel: Kernel) -
     kernel.operator.write_text("[thp-shrinker]\ndefrag_mode=1\n")
     assert kernel.program.check("thp-shrinker") == "none"
     assert str(kernel.defrag_mode) not in kernel.program.wanted("thp-shrinker")
+
+
+@pytest.mark.parametrize("value", ["always", "madvise", "never"])
+def test_huge_pages_come_back_from_swap_as_the_operator_says(kernel: Kernel, value: str) -> None:
+    kernel.offer(THP)
+    kernel.operator.write_text(f"[thp-shrinker]\nswapin_enabled={value}\n")
+    assert kernel.program.wanted("thp-shrinker")["swapin_enabled"] == value
+    assert kernel.program.wanted("thp-shrinker-tight")["swapin_enabled"] == "never"
+    kernel.offer(UPSTREAM)
+    (kernel.thp / "swapin_enabled").unlink()
+    assert kernel.program.check("thp-shrinker") == "none"
+    assert "swapin_enabled" not in kernel.program.wanted("thp-shrinker")
 
 
 def test_thp_shrinker_leaves_khugepaged_alone_where_it_can(kernel: Kernel) -> None:
@@ -339,12 +357,20 @@ def applied(kernel: Kernel) -> dict[str, str]:
     return nodes
 
 
-NODES = ("khugepaged/max_ptes_none", "underused_max_ptes_none", "shrink_underused", "defrag_mode", "defrag", "enabled")
+NODES = (
+    "khugepaged/max_ptes_none",
+    "underused_max_ptes_none",
+    "shrink_underused",
+    "swapin_enabled",
+    "defrag_mode",
+    "defrag",
+    "enabled",
+)
 
 
 @pytest.mark.parametrize("node", NODES)
 def test_verification_notices_another_value(kernel: Kernel, applied: dict[str, str], node: str) -> None:
-    node, other = kernel.node(node), "never" if node in ("defrag", "enabled") else "0"
+    node, other = kernel.node(node), "madvise" if node == "swapin_enabled" else "never" if node in ("defrag", "enabled") else "0"
     (kernel.thp / node).write_text(f"{other}\n")
     (problem,) = kernel.program.verify("thp-shrinker-tight", applied)
     assert f"{node} is {other}, expected {applied[node]}" in problem

@@ -41,17 +41,20 @@ GOOD = {
     f"{SYSFS}/shrink_underused": "1",
     f"{SYSFS}/underused_max_ptes_none": "409",
     f"{SYSFS}/khugepaged/max_ptes_none": "511",
+    f"{SYSFS}/swapin_enabled": "always [madvise] never",
 }
 STOCK = {
     "proc/sys/vm/defrag_mode": None,
     "proc/sys/kernel/osrelease": "6.1.0-56-amd64",
     f"{SYSFS}/shrink_underused": None,
     f"{SYSFS}/underused_max_ptes_none": None,
+    f"{SYSFS}/swapin_enabled": None,
 }
 UPSTREAM = {
     "proc/sys/vm/defrag_mode": None,
     "proc/sys/kernel/osrelease": "6.12.117",
     f"{SYSFS}/underused_max_ptes_none": None,
+    f"{SYSFS}/swapin_enabled": None,
 }
 
 
@@ -266,7 +269,7 @@ def test_junit_counts_what_is_wrong(tmp_path: Path) -> None:
 def test_text_says_what_to_do(tmp_path: Path) -> None:
     found = collected(tmp_path, {f"{SYSFS}/shrink_underused": "0"})
     text = report.as_text(found, checks.evaluate(found))
-    assert "THP       always, shrinker off, threshold 409 of 512, defrag madvise, defrag mode on" in text
+    assert "THP       always, shrinker off, threshold 409 of 512, defrag madvise, defrag mode on, swap-in madvise" in text
     assert "shrink_underused is 0" in text
     assert "hint        `tuned-adm profile thp-shrinker`" in text
     assert text.splitlines()[-1] == "degraded"

@@ -72,10 +72,11 @@ def as_text(facts: Facts, checks: list[Check]) -> str:
     defrag = "" if thp.defrag is None else f", defrag {thp.defrag}"
     if thp.defrag_mode is not None:
         defrag += f", defrag mode {'on' if thp.defrag_mode else 'off'}"
+    swapin = "" if thp.swapin_enabled is None else f", swap-in {thp.swapin_enabled}"
     lines = [
         f"host      {facts.host.name}" + (f", {facts.host.os}" if facts.host.os else ""),
         f"kernel    {kernel.uname}" + (f", {kernel.nevra}" if kernel.nevra else ""),
-        f"THP       {thp.enabled_in_force or 'none'}{switched}, {threshold}{defrag}"
+        f"THP       {thp.enabled_in_force or 'none'}{switched}, {threshold}{defrag}{swapin}"
         if thp.present
         else "THP       none",
         f"profile   {' '.join(facts.profile.active) or 'none'}"

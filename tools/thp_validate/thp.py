@@ -26,6 +26,7 @@ class Thp:
     size_enabled: str | None = None
     defrag: str | None = None
     defrag_mode: int | None = None
+    swapin_enabled: str | None = None
     shrink_underused: int | None = None
     underused_max_ptes_none: str | None = None
     max_ptes_none: int | None = None
@@ -56,6 +57,7 @@ def collect(system: System) -> Thp:
         thp.size_enabled = _choice(system, f"hugepages-{thp.huge_page_bytes >> 10}kB/enabled")
     thp.defrag = _choice(system, "defrag")
     thp.defrag_mode = _number(system, DEFRAG_MODE)
+    thp.swapin_enabled = _choice(system, "swapin_enabled")
     thp.shrink_underused = _number(system, f"{SYSFS}/shrink_underused")
     own = system.word(f"{SYSFS}/underused_max_ptes_none")
     thp.underused_max_ptes_none = own if own and (own == FOLLOWS or own.isdecimal()) else None

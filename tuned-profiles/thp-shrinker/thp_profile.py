@@ -30,11 +30,12 @@ BASELINE = "thp-baseline"
 OWN_THRESHOLD = "underused_max_ptes_none"
 KHUGEPAGED = "khugepaged/max_ptes_none"
 SWITCH = "shrink_underused"
+SWAPIN = "swapin_enabled"
 # Elsewhere: joined to THP, an absolute path stays as it is.
 DEFRAG_MODE = "/proc/sys/vm/defrag_mode"
 # tuned's vm plugin writes these.
 BY_TUNED = ("defrag", "enabled")
-NODES = (KHUGEPAGED, OWN_THRESHOLD, SWITCH, DEFRAG_MODE, *BY_TUNED)
+NODES = (KHUGEPAGED, OWN_THRESHOLD, SWITCH, SWAPIN, DEFRAG_MODE, *BY_TUNED)
 # In `uname -r` of every flavour of kernel-thp.
 OURS = "+thp"
 # The variables thp_active and thp_nodes of tuned.conf.
@@ -104,6 +105,7 @@ def validate(profile: str, found: Values) -> None:
         "enabled": enabled,
         "defrag": choices("defrag"),
         "defrag_mode": ["0", "1"],
+        "swapin_enabled": ["always", "madvise", "never"],
         "threshold_percent": [str(number) for number in range(1, 100)],
         "khugepaged": ["keep", "threshold"],
     }
@@ -141,9 +143,10 @@ def wanted(profile: str) -> Values:
     """Return file -> value, in the order in which to write them."""
     chosen = settings(profile)
     enabled = distribution_default() if chosen["enabled"] == "auto" else chosen["enabled"]
-    # One variables file serves hosts with and without the mode. Refusing it there would cost them the whole profile.
-    mode = {DEFRAG_MODE: chosen["defrag_mode"]} if has(DEFRAG_MODE) else {}
-    common = {**mode, "defrag": chosen["defrag"], "enabled": enabled}
+    # One variables file serves hosts with and without these. Refusing it there would cost them the whole profile.
+    newer = {SWAPIN: chosen["swapin_enabled"], DEFRAG_MODE: chosen["defrag_mode"]}
+    here = {node: value for node, value in newer.items() if has(node)}
+    common = {**here, "defrag": chosen["defrag"], "enabled": enabled}
     if profile == BASELINE:
         # kernel-thp replaces the distribution's kernel, which has no shrinker. Linux 6.12 enables its own by default.
         shrinker = {SWITCH: "1"} if has(SWITCH) else {}
