@@ -58,7 +58,7 @@ vm: image ## start a virtual host, with dnf set to build/repo, and log in to it
 gate: deps rpms image ## install, boot and test the kernel in a virtual host (FLAVOUR=server; DEBUG=1: with churn)
 	@$(PYTHON) -m tests.kernel.gate --flavour $(FLAVOUR)
 
-lockdep: deps tree rpms ## stress, migration, defrag mode and cgroup v1 on a small kernel with lockdep and DEBUG_VM
+lockdep: deps tree rpms ## stress, migration, swap-in, defrag mode and cgroup v1 on a small kernel with lockdep and DEBUG_VM
 	@$(PYTHON) -m tests.kernel.lockdep
 
 matrix: deps rpms image ## selftests on cgroup v1 and v2, swap on zram and on a disk, 1 and 2 NUMA nodes

@@ -38,8 +38,8 @@ REQUIRED_DEBUG = ROOT / "tests" / "selftests" / "required-debug.txt"
 SELFTESTS = "/usr/libexec/kselftests"
 PROGRAM_TIMEOUT = 420.0
 CHURN_SECONDS = 600
-# What allows the selftests to fill the memory of a host. The one here is ours.
-FILL_MEMORY = "THP_TEST_FILL_MEMORY"
+# What the selftests do only where they are allowed to. The host here is ours.
+ALLOWED = ("THP_TEST_FILL_MEMORY=1", "THP_TEST_READ_ERRORS=1")
 # A reason to skip a test, but not on a kernel that has the option.
 NEEDS = re.compile(r"needs (CONFIG_\w+)")
 KMEMLEAK = "/sys/kernel/debug/kmemleak"
@@ -154,7 +154,8 @@ class Gate:
 
     def run_program(self, entry: str) -> Report:
         # Through cat, as the runner opens /dev/stdout again, which a socket does not allow.
-        runner = f"{FILL_MEMORY}=1 THP_TEST_SLOW={self.slow} {SELFTESTS}/run_kselftest.sh -t {entry} 2>&1 | cat"
+        words = f"{' '.join(ALLOWED)} THP_TEST_SLOW={self.slow}"
+        runner = f"{words} {SELFTESTS}/run_kselftest.sh -t {entry} 2>&1 | cat"
         return self.report(entry.replace(":", "-"), runner, PROGRAM_TIMEOUT * self.slow)
 
     def churn(self) -> Report:
@@ -226,7 +227,7 @@ def churn_seconds() -> int:
 
 def lacking(want: Required, have: Mapping[str, str]) -> bool:
     """Does the gate lack what a test may be skipped for want of: an option of the kernel?"""
-    if FILL_MEMORY in want.may_skip:
+    if any(word in want.may_skip for word in ALLOWED):
         return False
     needs = NEEDS.search(want.may_skip)
     return not needs or have.get(needs[1]) not in ("y", "m")

@@ -1,4 +1,4 @@
-"""Run stress, migration, pins and defrag mode under load on a kernel with lockdep, then the tests of cgroup v1.
+"""Run stress, migration, pins, swap-in and defrag mode under load on a kernel with lockdep, then the tests of cgroup v1.
 
 The packaged selftests run on a small kernel of the same sources, with DEBUG_VM, that is booted directly, with its
 memory controller on cgroup v2 and then on v1. The run fails if a test does not pass, if the kernel complains, or if
@@ -26,7 +26,15 @@ EXTRA = Path(__file__).with_name("lockdep.config")
 STRESS_SECONDS = 60
 SLOW = 4
 RUNS = {
-    "v2": ("thp_migration", "thp_migrating", "thp_zero_pins", "thp_defrag_load", "thp_stress"),
+    "v2": (
+        "thp_migration",
+        "thp_migrating",
+        "thp_zero_pins",
+        "thp_swapin",
+        "thp_swapin_held",
+        "thp_defrag_load",
+        "thp_stress",
+    ),
     "v1": ("thp_memcg_v1",),
 }
 TIME_LIMIT = 900.0
@@ -64,7 +72,8 @@ def run(version: str, image: Path, programs: list[Path]) -> list[str]:
     folder = OUT / version
     folder.mkdir(exist_ok=True)
     # Lockdep reports at the level of warnings, which `quiet` hides; the start of the log is a notice.
-    line = f"loglevel=6 numa=fake=2 THP_TEST_FILL_MEMORY=1 THP_TEST_SLOW={SLOW} THP_STRESS_SECONDS={STRESS_SECONDS}"
+    allowed = "THP_TEST_FILL_MEMORY=1 THP_TEST_READ_ERRORS=1"
+    line = f"loglevel=6 numa=fake=2 {allowed} THP_TEST_SLOW={SLOW} THP_STRESS_SECONDS={STRESS_SECONDS}"
     machine = Machine(kernel_line=line)
     with step(f"lockdep: {', '.join(plan)} with cgroup {version}"):
         base = direct_boot.base_archive(chosen, folder)

@@ -579,6 +579,7 @@ static void work(void *number)
 static const struct { const char *name, *values[5]; } knobs[] = {
 	{ "shrink_underused", { "0", "1", "1" } },
 	{ "underused_max_ptes_none", { "0", "255", "409", "511", "khugepaged" } },
+	{ "swapin_enabled", { "always", "always", "madvise", "never" } },
 	{ "khugepaged/max_ptes_none", { "0", "64", "409", "511" } },
 	{ "khugepaged/scan_sleep_millisecs", { "1", "10", "100" } },
 	{ "enabled", { "always", "madvise" } },

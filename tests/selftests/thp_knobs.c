@@ -112,7 +112,8 @@ static void counters(void)
 {
 	static const char * const names[] = {
 		"thp_underused_split_page", "thp_underused_scan_page",
-		"thp_zero_subpages_dropped",
+		"thp_zero_subpages_dropped", "thp_swpin", "thp_swpin_fallback",
+		"thp_swpin_fallback_charge",
 	};
 	size_t i;
 

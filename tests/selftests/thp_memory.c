@@ -298,6 +298,7 @@ long area_rss_pages(const struct area *area)
 }
 
 #define PM_PFN_BITS	55
+#define PM_SWAP_TYPE_BITS	5
 
 /* Bits of /proc/kpageflags. */
 enum { KPF_COMPOUND_HEAD = 15, KPF_COMPOUND_TAIL = 16, KPF_ZERO_PAGE = 24 };
@@ -333,6 +334,16 @@ unsigned long pfn_of(const void *address)
 	if (!(entry >> PM_PRESENT))
 		return 0;
 	return entry & ((1UL << PM_PFN_BITS) - 1);
+}
+
+/* Where the page is on its swap device, in pages, or -1 if it is not in swap. */
+long swap_slot_of(const void *address)
+{
+	unsigned long entry = pagemap_entry(address);
+
+	if (!(entry >> PM_SWAP & 1))
+		return -1;
+	return (entry & ((1UL << PM_PFN_BITS) - 1)) >> PM_SWAP_TYPE_BITS;
 }
 
 static bool frame_has(const void *address, int bit)
@@ -491,5 +502,38 @@ void area_migrate(struct area *area)
 		expect(status == node && pfn_of(page) != pfn,
 		       "huge page %d was not migrated: %s", thp,
 		       strerror(-status));
+	}
+}
+
+void area_pageout(const struct area *area)
+{
+	expect(!madvise(area->base, area_size(area), MADV_PAGEOUT),
+	       "MADV_PAGEOUT: %s", strerror(errno));
+}
+
+#define WRITTEN_SECONDS	10.0
+
+/*
+ * All of it is in swap, each huge page in one piece, and none in the swap cache
+ * any more. The test's cgroup has nothing else to swap out.
+ */
+void area_swap_out(const struct area *area)
+{
+	double end = now() + WRITTEN_SECONDS;
+	long before = counter("thp_swpout");
+	long kb = area_size(area) / KB;
+
+	area_pageout(area);
+	expect(counter("thp_swpout") == before + area->thps,
+	       "%ld of %d huge pages were swapped out in one piece",
+	       counter("thp_swpout") - before, area->thps);
+	expect(smaps_kb("Swap", area->base, area_size(area)) == kb,
+	       "%ld of %ld kB are in swap",
+	       smaps_kb("Swap", area->base, area_size(area)), kb);
+	/* What is being written stays in the swap cache, until it is reclaimed. */
+	while (cgroup_event("memory.stat", "swapcached") >= (long)THP_SIZE) {
+		expect(now() < end, "the swap cache does not become empty");
+		cgroup_write("memory.reclaim", "4M");
+		usleep(10000);
 	}
 }

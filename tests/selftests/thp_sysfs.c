@@ -74,6 +74,7 @@ static struct knob {
 	{ .name = "khugepaged/max_ptes_none", .base = "511" },
 	{ .name = "shrink_underused", .base = "1" },
 	{ .name = "underused_max_ptes_none", .base = "khugepaged" },
+	{ .name = "swapin_enabled", .base = "never" },
 	{ .name = "../ksm/run", .base = "0" },
 	{ .name = "../ksm/pages_to_scan", .base = "100" },
 	{ .name = "../ksm/sleep_millisecs", .base = "20" },
@@ -662,7 +663,6 @@ void poison_clear(unsigned long pfn)
 
 /* --- block devices in memory, and the swap device that THP_TEST_SWAP names --- */
 
-#define SWAP_SIZE	(256 * MB)
 #define DISK_SIZE	(1024 * MB)
 #define SWAP_PRIORITY	32767
 
@@ -713,7 +713,7 @@ static bool zram_add(struct zram *zram, size_t size)
 }
 
 /* The header that mkswap writes, version 1 and without bad pages. */
-static bool make_swap(const char *device)
+bool swap_format(const char *device)
 {
 	unsigned int header[PAGE_SIZE / sizeof(int)] = { 0 };
 	int fd = open(device, O_WRONLY | O_CLOEXEC);
@@ -755,7 +755,7 @@ void swap_on(void)
 {
 	if (!getenv("THP_TEST_SWAP") && !zram_add(&swap, SWAP_SIZE))
 		return;
-	if (!make_swap(swap_device()) || !swap_start())
+	if (!swap_format(swap_device()) || !swap_start())
 		zram_remove(&swap);
 }
 

@@ -120,6 +120,9 @@ void end_wait(void);
 void split_range(pid_t pid, const void *start, size_t length);
 void poison_clear(unsigned long pfn);
 
+#define SWAP_SIZE	(256 * MB)
+
+bool swap_format(const char *device);
 void swap_on(void);
 void swap_off(void);
 bool swap_start(void);
@@ -197,6 +200,9 @@ int other_node(void *page);
 void prefer_node(int node);
 void area_map_by_ptes(struct area *area);
 void area_migrate(struct area *area);
+long swap_slot_of(const void *address);
+void area_pageout(const struct area *area);
+void area_swap_out(const struct area *area);
 
 /* --- thp_blocks.c: free memory, in whole blocks or in pieces, for defrag mode --- */
 
