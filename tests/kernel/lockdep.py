@@ -1,4 +1,4 @@
-"""Run stress, migration, pins, swap-in and defrag mode under load on a kernel with lockdep, then the tests of cgroup v1.
+"""Run stress, migration, pins, swap-in and defrag mode on a kernel with lockdep, then the tests of cgroup v1.
 
 The packaged selftests run on a small kernel of the same sources, with DEBUG_VM, that is booted directly, with its
 memory controller on cgroup v2 and then on v1. The run fails if a test does not pass, if the kernel complains, or if

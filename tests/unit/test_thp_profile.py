@@ -370,7 +370,8 @@ NODES = (
 
 @pytest.mark.parametrize("node", NODES)
 def test_verification_notices_another_value(kernel: Kernel, applied: dict[str, str], node: str) -> None:
-    node, other = kernel.node(node), "madvise" if node == "swapin_enabled" else "never" if node in ("defrag", "enabled") else "0"
+    others = {"defrag": "never", "enabled": "never", "swapin_enabled": "madvise"}
+    node, other = kernel.node(node), others.get(node, "0")
     (kernel.thp / node).write_text(f"{other}\n")
     (problem,) = kernel.program.verify("thp-shrinker-tight", applied)
     assert f"{node} is {other}, expected {applied[node]}" in problem
