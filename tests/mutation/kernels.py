@@ -33,8 +33,9 @@ WHOLE = "whole_series"
 ALONE = "thp_memcg_v1"
 # More than any test takes in emulation.
 TEST_LIMIT = 120.0
-# Down to warnings, and the notice of the kernel's version, without which no log is searched.
-LINE = "numa=fake=2 loglevel=6 THP_TEST_FILL_MEMORY=1 THP_TEST_READ_ERRORS=1"
+# Down to warnings, and the notice of the kernel's version, without which no log is searched. After a BUG, a kernel that
+# goes on hangs for minutes.
+LINE = "numa=fake=2 loglevel=6 oops=panic THP_TEST_FILL_MEMORY=1 THP_TEST_READ_ERRORS=1"
 RESULT = re.compile(r"^(?:not )?ok \d+ (\S+)")
 
 
