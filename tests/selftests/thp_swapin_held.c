@@ -484,15 +484,40 @@ static void page_is_bad_to_swapoff(void)
 	expect_all_but(&area, BAD);
 }
 
+static void *watch(void *unused)
+{
+	(void)unused;
+	sleep(WAIT_SECONDS);
+	fail("mlock does not end");
+	return NULL;
+}
+
+/* Each of its tries is a first one. It may say what it likes, but has to end. */
+static void mlock_ends(const struct area *area)
+{
+	pthread_t thread;
+
+	expect(!pthread_create(&thread, NULL, watch, NULL), "no thread");
+	mlock(area->base, THP_SIZE);
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
+	expect_all_but(area, BAD);
+}
+
 static void page_is_bad_to_mlock(void)
+{
+	struct area area = with_bad_page();
+
+	mlock_ends(&area);
+}
+
+static void cached_is_bad_to_mlock(void)
 {
 	struct area area = with_bad_page();
 
 	expect(!madvise(area.base, THP_SIZE, MADV_WILLNEED),
 	       "MADV_WILLNEED: %s", strerror(errno));
-	/* Whatever it says: it ends. */
-	mlock(area.base, THP_SIZE);
-	expect_all_but(&area, BAD);
+	mlock_ends(&area);
 }
 
 #define HELD	.disk = true, .before = mapper_on, .after = mapper_off
@@ -515,6 +540,7 @@ static const struct test tests[] = {
 	TEST("swapin.page_is_bad_to_willneed", page_is_bad_to_willneed, HELD),
 	TEST("swapin.page_is_bad_to_swapoff", page_is_bad_to_swapoff, HELD),
 	TEST("swapin.page_is_bad_to_mlock", page_is_bad_to_mlock, HELD),
+	TEST("swapin.cached_is_bad_to_mlock", cached_is_bad_to_mlock, HELD),
 };
 
 int main(int argc, char **argv)
