@@ -2,6 +2,7 @@
 /* Figures, clocks, and swap: see bench.h. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,6 +201,28 @@ static const char *block_path(const char *device, const char *file)
 /* swap_on() uses the device in this variable. */
 #define NAMED_SWAP	"THP_TEST_SWAP"
 
+static void swap_on_device(const char *device)
+{
+	setenv(NAMED_SWAP, device, 1);
+	swap_on();
+}
+
+#define RAM_DISK	"/dev/ram0"
+
+/* All of it is written once, as its memory is allocated by that. */
+void ram_swap_on(void)
+{
+	static char zeros[MB];
+	int fd = open(RAM_DISK, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	while (write(fd, zeros, sizeof(zeros)) > 0)
+		;
+	close(fd);
+	swap_on_device(RAM_DISK);
+}
+
 /* The kernel swaps huge pages whole only to devices that do not rotate. */
 void disk_swap_on(void)
 {
@@ -208,8 +231,7 @@ void disk_swap_on(void)
 	if (!disk)
 		return;
 	file_write(block_path(disk, "queue/rotational"), "0");
-	setenv(NAMED_SWAP, disk, 1);
-	swap_on();
+	swap_on_device(disk);
 }
 
 void disk_swap_off(void)

@@ -22,6 +22,7 @@
  * BENCH_ROUNDS	rounds of bench_fragment; default 3
  * BENCH_SECONDS	least time of such a round, in s; default 20
  * BENCH_DEFRAG_MODE	vm.defrag_mode that bench_fragment expects; default 0
+ * BENCH_SWAPIN	what bench_swapin writes to swapin_enabled; default nothing
  * BENCH_DISK	block device for the tests that swap to a disk, which overwrite it;
  *		default none
  */
@@ -81,6 +82,7 @@ struct spent scan(void);
 
 /* --- swap --- */
 
+void ram_swap_on(void);
 void disk_swap_on(void);
 void disk_swap_off(void);
 void need_any_swap(void);
@@ -89,6 +91,10 @@ void wait_written(void);
 void page_out(const struct area *area);
 
 /* The same test with swap on zram and on a disk. */
+#define TEST_RAM(name_, run_, arg_)					\
+	TEST_WITH(name_ ".ram", run_, arg_, .before = ram_swap_on,	\
+		  .after = disk_swap_off)
+
 #define TEST_SWAP(name_, run_, arg_)					\
 	TEST_WITH(name_ ".zram", run_, arg_, .swap = true),		\
 	TEST_WITH(name_ ".disk", run_, arg_, .before = disk_swap_on,	\

@@ -7,7 +7,20 @@ import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.kernels import BEFORE, DEFRAG, NAMES, NEWEST, NEWEST_DEFRAG, PACKAGED, STEPS, STOCK, THP, UPSTREAM
+from bench.kernels import (
+    ADVISED,
+    ALWAYS,
+    BEFORE,
+    DEFRAG,
+    NAMES,
+    NEWEST,
+    NEWEST_DEFRAG,
+    PACKAGED,
+    STEPS,
+    STOCK,
+    THP,
+    UPSTREAM,
+)
 from bench.programs.measure import MODES
 from scripts.console import UserError
 
@@ -27,6 +40,12 @@ FRAGMENTED = (
 # In its mode for whole blocks, each kernel that has one is beside itself without it. 6.12 has none.
 FRAGMENTING = (STOCK, THP, DEFRAG, NEWEST, NEWEST_DEFRAG)
 FRAGMENT_ROUNDS, FRAGMENT_SECONDS = 15, 10
+# kernel-thp by what swapin_enabled says; 7.3 and 6.12 have no such policy.
+SWAPPING = (STOCK, THP, ADVISED, ALWAYS, UPSTREAM, NEWEST)
+SWAPPED_IN = (
+    *("swapin_sequential", "swapin_random", "swapin_touched_1", "swapin_touched_8", "swapin_touched_64"),
+    *("swapin_unadvised", "swapin_thrash"),
+)
 SMALL = ("anonymous", "files", "pipes")
 # Counting instructions is slow, so these cases work on less memory.
 SMALLER = (("BENCH_MIB", "16"),)
@@ -116,6 +135,39 @@ def zero_drop(*, thp_swap: bool, machine: str = WALL) -> Case:
         machine=machine,
         disk="",
         rounds=2,
+        variables=SMALLER,
+    )
+
+
+def swapin(machine: str) -> Case:
+    """Return the case that pages huge pages out whole and touches them again: timed, or counted where nobody waits."""
+    timed = Case(
+        name="swapin",
+        title="Huge pages are paged out whole and touched again: time",
+        program="bench_swapin",
+        tests=each(SWAPPED_IN, "zram", "ram", "disk"),
+        seconds=26,
+        figures=(*times("touch", "pageout"), "faults", "read", "huge_share", "huge", "rss"),
+        kernels=SWAPPING,
+        pairs=((THP, STOCK), (ALWAYS, STOCK), (ADVISED, STOCK), (ALWAYS, UPSTREAM)),
+        disk=SWAP,
+        extra=True,
+    )
+    if machine == WALL:
+        return timed
+    return dataclasses.replace(
+        timed,
+        name="swapin.count",
+        title="Huge pages are paged out whole and touched again: instructions",
+        tests=each(SWAPPED_IN[:-1], "zram", "ram"),
+        seconds=17,
+        figures=processor("touch", "pageout"),
+        guard=processor("touch", "pageout"),
+        machine=machine,
+        disk="",
+        rounds=2,
+        quick=0,
+        extra=False,
         variables=SMALLER,
     )
 
@@ -294,17 +346,8 @@ CASES = (
         memory_mib=5120,
         variables=(("BENCH_MIB", "4000"),),
     ),
-    Case(
-        name="swapin",
-        title="Huge pages are paged out whole and touched again",
-        program="bench_swapin",
-        tests=each(("swapin_sequential", "swapin_random", "swapin_few"), "zram", "disk"),
-        seconds=12,
-        figures=(*times("touch", "pageout"), "faults", "read", "huge", "rss"),
-        guard=times("touch", "pageout"),
-        disk=SWAP,
-        quick=0,
-    ),
+    swapin(machine=WALL),
+    swapin(machine=COUNT),
     fragment("fragment.madvise", 2048),
     fragment("fragment.madvise.large", 6144),
     fragment("fragment.always", 2048, (STOCK, THP, DEFRAG)),
@@ -348,6 +391,8 @@ CASES = (
     symbols("dense", "bench_shrink", "dense_512", 256, kernels=(THP, UPSTREAM)),
     symbols("fault", "bench_fault", "fault_1", 64),
     symbols("worst", "bench_zero_drop", "worst.zram", 16, thp_swap=False),
+    symbols("swapin", "bench_swapin", "swapin_random.ram", 64, kernels=(STOCK, ALWAYS)),
+    symbols("unadvised", "bench_swapin", "swapin_unadvised.ram", 64, kernels=(STOCK, THP, ADVISED)),
 )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.kernels import DEFRAG, NEWEST_DEFRAG, STOCK, THP, UPSTREAM
+from bench.kernels import ADVISED, ALWAYS, DEFRAG, NEWEST_DEFRAG, STOCK, THP, UPSTREAM
 from bench.ratios import Row, Spread
 
 WHOLE, SPLIT = "zero_drop.whole", "zero_drop.split"
 MADVISE, FAULTS = "fragment.madvise", "fragment_madvise"
+SWAPIN, COUNTED, RANDOM, THRASH = "swapin", "swapin.count", "swapin_random", "swapin_thrash"
 MET, MISSED, UNKNOWN = "met", "missed", "not measured"
 
 
@@ -83,6 +84,26 @@ GOALS = (
     Goal("pages of files read again", MADVISE, FAULTS, "workingset_refault_file", STOCK, most=1.2, of=DEFRAG),
     Goal("pages looked at on a quiet machine", MADVISE, FAULTS, "quiet", most=0, of=DEFRAG),
     Goal("programs killed under the load", MADVISE, FAULTS, "oom_kill", most=0, of=DEFRAG),
+    # Back from swap: all of it is touched, with swapin_enabled at always unless the text says otherwise.
+    Goal("from swap whole: faults", SWAPIN, f"{RANDOM}.zram", "faults", STOCK, most=1 / 512, of=ALWAYS),
+    Goal("huge pages that are back", SWAPIN, f"{RANDOM}.zram", "huge_share", least=0.98, of=ALWAYS),
+    Goal("disk, touched at random: time", SWAPIN, f"{RANDOM}.disk", "touch_time", STOCK, most=0.3, of=ALWAYS),
+    Goal("disk, touched in order: time", SWAPIN, "swapin_sequential.disk", "touch_time", STOCK, most=0.8, of=ALWAYS),
+    Goal("brd, touched at random: time", SWAPIN, f"{RANDOM}.ram", "touch_time", STOCK, most=0.35, of=ALWAYS),
+    Goal("brd, touched at random: instructions", COUNTED, f"{RANDOM}.ram", "touch_cpu", STOCK, most=0.2, of=ALWAYS),
+    Goal("zram, touched at random: time", SWAPIN, f"{RANDOM}.zram", "touch_time", STOCK, most=1, of=ALWAYS),
+    Goal(
+        "madvise, memory without advice",
+        COUNTED,
+        "swapin_unadvised.ram",
+        "touch_cpu",
+        STOCK,
+        most=1.01,
+        of=ADVISED,
+    ),
+    Goal("swapping out: instructions", COUNTED, f"{RANDOM}.zram", "pageout_cpu", STOCK, most=1, of=ALWAYS),
+    Goal("disk, more than its cgroup may have", SWAPIN, f"{THRASH}.disk", "touch_time", STOCK, most=1.05, of=ALWAYS),
+    Goal("zram, more than its cgroup may have", SWAPIN, f"{THRASH}.zram", "touch_time", STOCK, most=1.05, of=ALWAYS),
     # `make bench ONLY='queue*'` measures these.
     Goal("a pinned huge page, 6,000 queued over 600", "queue.count", "pass_pinned", "growth", most=1.1),
     Goal("page cache read beside 2,000 cgroups", "queue.cgroups.count", "cgroups_pinned", "read_cpu", STOCK, most=1.1),

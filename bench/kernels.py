@@ -33,11 +33,12 @@ NEWEST = "newest"
 # The series up to a patch: before defrag mode, and what each of its patches adds.
 BEFORE = "upto-unlocked-split-queue"
 STEPS = tuple(f"upto-{slug}" for slug in ("defrag-mode", "wake-for-blocks", "block-watermark", "ignore-skip-hints"))
-# The same images with another kernel line.
-IMAGE_OF = {f"{name}-defrag": name for name in (THP, NEWEST, *STEPS)}
 DEFRAG, NEWEST_DEFRAG = f"{THP}-defrag", f"{NEWEST}-defrag"
-# The second word tells the programs what to expect.
+ALWAYS, ADVISED = f"{THP}-always", f"{THP}-madvise"
+# The same images with more words on the kernel line. Those in capitals are for the programs.
+IMAGE_OF = {**{f"{name}-defrag": name for name in (THP, NEWEST, *STEPS)}, ALWAYS: THP, ADVISED: THP}
 DEFRAG_LINE = "sysctl.vm.defrag_mode=1 BENCH_DEFRAG_MODE=1"
+LINES = {ALWAYS: "BENCH_SWAPIN=always", ADVISED: "BENCH_SWAPIN=madvise"}
 UPSTREAM_PACKAGE = "linux-source-6.12"
 NEWEST_PACKAGE, NEWEST_SUITE = "linux-source-7.3", "trixie-backports"
 # qemu does not chain a translated block that spans two pages of code, which costs about 30 ns per execution. In one of
@@ -179,7 +180,8 @@ def find(name: str, thp_swap: bool = True) -> Kernel:
         return packaged()
     if name in IMAGE_OF:
         built = find(IMAGE_OF[name], thp_swap)
-        return replace(built, name=name, key=f"{built.key}-{DEFRAG_LINE}", line=DEFRAG_LINE)
+        line = LINES.get(name, DEFRAG_LINE)
+        return replace(built, name=name, key=f"{built.key}-{line}", line=line)
     source = SOURCES[name]()
     label = name if thp_swap else f"{name}-split-swap"
     parts = (source.mark, configuration().read_text(), PLACEMENT, label, compiler())

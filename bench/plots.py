@@ -18,6 +18,8 @@ COLOURS = {
     "stock": "#9aa0a6",
     "thp": "#1769aa",
     "thp-defrag": "#0b3c66",
+    "thp-madvise": "#a58fc9",
+    "thp-always": "#5a3d8a",
     "upstream": "#e08e0b",
     "newest": "#f2c879",
     "newest-defrag": "#8a4f00",

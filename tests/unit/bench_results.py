@@ -7,11 +7,12 @@ import zlib
 from collections.abc import Callable, Collection
 
 from bench.cases import CASES, COUNT, Case
-from bench.kernels import PACKAGED, THP
+from bench.kernels import ADVISED, ALWAYS, PACKAGED, THP
 from bench.results import Boot, Boots, Figure
 
 ABOUT = {"made": "now", "machine": {"processors": 2, "qemu": "qemu 1", "compiler": "gcc 1"}}
 
+OURS = (THP, ALWAYS, ADVISED, PACKAGED)
 UNITS = {"_time": "s", "_cpu": "ns", "free": "ns", "fault": "ns", "clear": "ns", "written": "pages", "stored": "bytes"}
 
 
@@ -62,7 +63,7 @@ def slowed(factor: float, tests: Collection[str] = (), figures: Collection[str] 
 
     def boots_of(case: Case) -> list[Boots]:
         return [
-            {kernel: slower(boot) if kernel in (THP, PACKAGED) else boot for kernel, boot in boots.items()}
+            {kernel: slower(boot) if kernel in OURS else boot for kernel, boot in boots.items()}
             for boots in rounds(case)
         ]
 
