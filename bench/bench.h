@@ -90,11 +90,12 @@ long swap_stored(void);
 void wait_written(void);
 void page_out(const struct area *area);
 
-/* The same test with swap on zram and on a disk. */
+/* A test with swap on brd. */
 #define TEST_RAM(name_, run_, arg_)					\
 	TEST_WITH(name_ ".ram", run_, arg_, .before = ram_swap_on,	\
 		  .after = disk_swap_off)
 
+/* The same test with swap on zram and on a disk. */
 #define TEST_SWAP(name_, run_, arg_)					\
 	TEST_WITH(name_ ".zram", run_, arg_, .swap = true),		\
 	TEST_WITH(name_ ".disk", run_, arg_, .before = disk_swap_on,	\
