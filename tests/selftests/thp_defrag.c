@@ -265,12 +265,15 @@ static void take_blocks(void)
 	prefer_node(0);
 }
 
-/* In how many zones is as much free in blocks as the high watermark? */
+/*
+ * In how many zones is as much free in blocks as the high watermark, without the
+ * boost that what ran before may have left?
+ */
 static int zones_with_blocks(void)
 {
 	FILE *file = fopen("/proc/zoneinfo", "re");
 	char line[256], zone[64] = "", key[64];
-	long value, high = 0;
+	long value, boost = 0, high = 0;
 	int zones = 0;
 
 	expect(file, "/proc/zoneinfo: %s", strerror(errno));
@@ -278,8 +281,10 @@ static int zones_with_blocks(void)
 		sscanf(line, "Node %*d, zone %63s", zone);
 		if (sscanf(line, " %63s %ld", key, &value) != 2)
 			continue;
+		if (!strcmp(key, "boost"))
+			boost = value;
 		if (!strcmp(key, "high"))
-			high = value;
+			high = value - boost;
 		if (!strcmp(key, "nr_free_pages_blocks") && high &&
 		    strcmp(zone, "DMA"))
 			zones += value >= high;
