@@ -196,6 +196,14 @@ void mapper_release(void)
 	simple(DM_DEV_SUSPEND, 0);
 }
 
+/* Each of them is in the kernel's log, where others look for defects. */
+void need_read_errors(void)
+{
+	need_mapper();
+	if (!getenv("THP_TEST_READ_ERRORS"))
+		skip("makes read errors: not without THP_TEST_READ_ERRORS=1");
+}
+
 void mapper_fail_page(long slot)
 {
 	int error;

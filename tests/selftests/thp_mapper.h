@@ -15,6 +15,7 @@ void mapper_hold(void);
 void mapper_release(void);
 
 /* From now on, requests for this page fail; those in one request with it, too. */
+void need_read_errors(void);
 void mapper_fail_page(long slot);
 
 /* Returns 0 or -errno. */

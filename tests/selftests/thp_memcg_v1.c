@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -15,10 +16,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "thp_mapper.h"
 #include "thp_util.h"
 
 #define THPS		20
 #define PATH_SIZE	128
+#define MEMSW		"memory.memsw.usage_in_bytes"
 
 static char top[PATH_SIZE];
 
@@ -88,6 +91,16 @@ static void leave(const char *name)
 	snprintf(file, sizeof(file), "%s/cgroup.procs", top);
 	file_write(file, "0");
 	rmdir(path(name, ""));
+}
+
+/* Returns -1 if there is no such file. */
+static long bytes(const char *name, const char *file)
+{
+	char text[32];
+
+	if (file_read(path(name, file), text, sizeof(text)))
+		return -1;
+	return atol(text);
 }
 
 static void expect_count(const char *name, long want)
@@ -177,6 +190,34 @@ static void swapped_out(void)
 	leave("swap");
 }
 
+/*
+ * What could not be read as a whole is in swap still: its owner pays for it, as
+ * memory and swap have one limit.
+ */
+static void unread_is_charged(void)
+{
+	struct area area;
+	long kb;
+
+	need_read_errors();
+	knob_set("swapin_enabled", "always");
+	set_threshold(511);
+	make("unread");
+	enter("unread");
+	if (bytes("unread", MEMSW) < 0)
+		skip("no limit of memory and swap: swapaccount=0");
+	area = area_alloc(1, THP_PAGES);
+	area_pageout(&area);
+	mapper_fail_page(swap_slot_of(area_page(&area, 37)));
+	(void)*(volatile char *)area.base;
+	kb = smaps_kb("Swap", area.base, THP_SIZE);
+	expect(kb > (long)(THP_SIZE / KB) / 2, "%ld kB are in swap", kb);
+	expect(bytes("unread", MEMSW) >= kb * (long)KB,
+	       "%ld kB are in swap, and %ld are charged", kb,
+	       bytes("unread", MEMSW) / (long)KB);
+	leave("unread");
+}
+
 /* --- how hard reclaim is --- */
 
 #define FAULTS		64
@@ -232,6 +273,8 @@ static const struct test tests[] = {
 	TEST("memcg_v1.charge_of_used_moved", charge_of_used_moved),
 	TEST("memcg_v1.pressure_not_critical", pressure_not_critical),
 	TEST("memcg_v1.swapped_out", swapped_out, .swap = true, .seconds = 60),
+	TEST("memcg_v1.unread_is_charged", unread_is_charged, .disk = true,
+	     .before = mapper_on, .after = mapper_off),
 };
 
 int main(int argc, char **argv)

@@ -26,6 +26,7 @@
 #define WAIT_SECONDS	10.0
 #define FIRST		5
 #define BAD		37
+#define KILLED_THPS	4
 
 static struct area swapped_out(int thps)
 {
@@ -312,6 +313,40 @@ static void forked(void)
 	helper_join(child);
 }
 
+/*
+ * A huge page that is mapped while it is in the swap cache can be told clean
+ * with MADV_FREE, and is then what was swapped out once.
+ */
+static void under_writeback(void)
+{
+	const char newer = 0x5a;
+	struct area area;
+	double end;
+	int i;
+
+	need_mapper();
+	knob_set(POLICY, "always");
+	set_threshold(511);
+	area = area_alloc(1, THP_PAGES);
+	mapper_hold();
+	area_pageout(&area);
+	(void)*(volatile char *)area_page(&area, FIRST);
+	mapper_release();
+	for (end = now() + WAIT_SECONDS; meminfo("Writeback"); usleep(10000))
+		expect(now() < end, "the device does not write");
+
+	memset(area.base, newer, THP_SIZE);
+	expect(!madvise(area.base, THP_SIZE, MADV_FREE), "MADV_FREE: %s",
+	       strerror(errno));
+	area_pageout(&area);
+	for (i = 0; i < THP_PAGES; i++) {
+		char found = *area_page(&area, i);
+
+		expect(!found || found == newer,
+		       "page %d is as it was before it was written", i);
+	}
+}
+
 static void *turn_off(void *error)
 {
 	*(int *)error = mapper_swapoff();
@@ -337,6 +372,7 @@ static void swap_goes_off(void)
 }
 
 static struct area kept;
+static long pages_at_kill;
 
 static void read_kept(void *unused)
 {
@@ -353,8 +389,17 @@ static void swap_out_and_read(void *unused)
 	read_kept(NULL);
 }
 
-/* What was read for it is given back, in memory and in swap. */
-static void killed(void)
+static void swap_out_and_collapse(void *unused)
+{
+	(void)unused;
+	kept = swapped_out(KILLED_THPS);
+	tell(child_has[1]);
+	hear(child_waits[0]);
+	madvise(kept.base, area_size(&kept), MADV_COLLAPSE);
+}
+
+/* Starts a helper that reads from swap, and kills it meanwhile. */
+static void kill_reader(void (*reader)(void *))
 {
 	pid_t child;
 	int status;
@@ -362,7 +407,7 @@ static void killed(void)
 	need_mapper();
 	expect(!pipe(child_waits) && !pipe(child_has), "pipe: %s",
 	       strerror(errno));
-	child = helper_start(swap_out_and_read, NULL);
+	child = helper_start(reader, NULL);
 	close(child_has[1]);
 	hear(child_has[0]);
 	mapper_hold();
@@ -370,9 +415,27 @@ static void killed(void)
 	usleep(100000);
 	wait_for_sleep(child, child);
 	kill(child, SIGKILL);
+	pages_at_kill = counter(PAGES_IN);
 	mapper_release();
 	expect(waitpid(child, &status, 0) == child && WIFSIGNALED(status),
 	       "it was not killed");
+}
+
+/* What was read for it is given back, in memory and in swap. */
+static void killed(void)
+{
+	kill_reader(swap_out_and_read);
+	expect_swap_free();
+}
+
+static void killed_in_collapse(void)
+{
+	long pages;
+
+	kill_reader(swap_out_and_collapse);
+	pages = counter(PAGES_IN) - pages_at_kill;
+	expect(pages <= THP_PAGES + OTHER_PAGES,
+	       "it was killed, and %ld pages were read", pages);
 	expect_swap_free();
 }
 
@@ -408,13 +471,6 @@ static void expect_all_but(const struct area *area, int bad)
 		area_verify_page(area, i);
 	}
 	expect(!area_huge(area), "a huge page without content");
-}
-
-/* Each of them is in the kernel's log, where others look for defects. */
-static void need_read_errors(void)
-{
-	if (!getenv("THP_TEST_READ_ERRORS"))
-		skip("makes read errors: not without THP_TEST_READ_ERRORS=1");
 }
 
 static struct area with_bad_page(void)
@@ -532,8 +588,10 @@ static const struct test tests[] = {
 	TEST("swapin.held_moved", moved, HELD),
 	TEST("swapin.held_userfaultfd", userfault, HELD),
 	TEST("swapin.held_forked", forked, HELD),
+	TEST("swapin.held_writeback", under_writeback, HELD),
 	TEST("swapin.held_swapoff", swap_goes_off, HELD),
 	TEST("swapin.held_killed", killed, HELD),
+	TEST("swapin.held_collapse_killed", killed_in_collapse, HELD),
 	TEST("swapin.page_is_bad", page_is_bad, HELD),
 	TEST("swapin.bad_page_first", bad_page_first, HELD),
 	TEST("swapin.page_is_bad_to_others", page_is_bad_to_others, HELD),
