@@ -27,6 +27,7 @@
 #define MOST_THPS	200
 #define SPARSE_THPS	256
 #define WANTED_THPS	32
+#define ON_CPU_LISTS	64	/* more than all CPUs of the lab have, in blocks */
 #define SIGNALS		400000	/* 50 in a page */
 #define SECONDS		120
 #define MOST_WAIT	90	/* seconds */
@@ -256,11 +257,13 @@ static int thps_beyond(int more)
 /* Nobody is woken by these, and none comes from another node. */
 static void take_blocks(void)
 {
-	int node;
+	int node, thps;
 
 	for (node = 0; node < 2; node++) {
 		prefer_node(node);
-		fault_thps(thps_beyond(0), "never");
+		thps = thps_beyond(0);
+		if (thps)
+			fault_thps(thps, "never");
 	}
 	prefer_node(0);
 }
@@ -293,13 +296,16 @@ static int zones_with_blocks(void)
 	return zones;
 }
 
-/* After failures, kcompactd leaves out up to 63 calls, or rests for a minute. */
+/*
+ * After failures, kcompactd leaves out up to 63 calls, or rests for a minute. What
+ * was given back may be on the list of a CPU, where the next one who asks finds it.
+ */
 static bool kcompactd_begins(double end)
 {
 	long before = counter(LOOKED_AT);
 
 	while (counter(LOOKED_AT) == before) {
-		struct area area = ask_for_thps(thps_beyond(1));
+		struct area area = ask_for_thps(thps_beyond(ON_CPU_LISTS));
 
 		area_free(&area);
 		if (now() >= end)
@@ -422,17 +428,18 @@ static void take_unmovable_to_pieces(void)
 	note_free();
 }
 
-/* Returns how many pages kcompactd has looked at while it was asked in vain. */
+/*
+ * Returns how many pages kcompactd has looked at while it was asked in vain. What
+ * it makes is taken and kept: blocks that come and go are work for it each time.
+ */
 static long looked_at(double seconds)
 {
 	long before = counter(LOOKED_AT);
 	double end = now() + seconds;
 
 	while (now() < end) {
-		struct area area = ask_for_thps(thps_beyond(8));
-
-		area_free(&area);
-		usleep(20000);
+		ask_for_thps(thps_beyond(8));
+		usleep(100000);
 	}
 	return counter(LOOKED_AT) - before;
 }
