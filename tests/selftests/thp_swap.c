@@ -381,6 +381,55 @@ static void lazyfree_of_forked(void)
 	expect(!left, "%d of %d pages are not freed", left, THP_PAGES);
 }
 
+/* Its page table is its own then. So is the page, to reclaim. */
+static void child_locks_page(void *arg)
+{
+	struct sharer *sharer = arg;
+
+	expect(!mlock2(sharer->area->base, PAGE_SIZE, MLOCK_ONFAULT),
+	       "mlock2: %s", strerror(errno));
+	child_waits(sharer);
+}
+
+static void child_gives_up_later(void *arg)
+{
+	struct sharer *sharer = arg;
+
+	tell(sharer->done[1]);
+	hear(sharer->go_on[0]);
+	child_gives_up(sharer);
+}
+
+/*
+ * Reclaim has put a huge page into the swap cache, and could not take it from
+ * all who have it, so that nothing is written there. Who gives it up meanwhile
+ * must not make it clean: the others would read what was in swap before.
+ */
+static void lazyfree_in_swap_cache(void)
+{
+	struct area area = area_alloc(1, THP_PAGES);
+	struct sharer locker = sharer_of(&area), giver = sharer_of(&area);
+	pid_t first, second;
+
+	need_swap();
+	set_threshold(511);
+	first = helper_start(child_locks_page, &locker);
+	hear(locker.done[0]);
+	second = helper_start(child_gives_up_later, &giver);
+	hear(giver.done[0]);
+	reclaim_again_and_again();
+	note("%ld kB are in swap", smaps_kb("Swap", area.base, THP_SIZE));
+	tell(locker.go_on[1]);
+	helper_join(first);
+
+	tell(giver.go_on[1]);
+	hear(giver.done[0]);
+	reclaim_again_and_again();
+	area_verify(&area);
+	tell(giver.go_on[1]);
+	helper_join(second);
+}
+
 static const struct test tests[] = {
 	TEST_WITH("swap.underused_1_live", pageout_underused, 1, .swap = true),
 	TEST_WITH("swap.underused_64_live", pageout_underused, 64,
@@ -400,6 +449,7 @@ static const struct test tests[] = {
 	TEST_WITH("swap.lazyfree_written_again_pinned", lazyfree_written_again,
 		  true, .swap = true),
 	TEST("swap.lazyfree_of_shared", lazyfree_of_shared, .swap = true),
+	TEST("swap.lazyfree_in_swap_cache", lazyfree_in_swap_cache, .swap = true),
 	TEST("swap.lazyfree_of_copied", lazyfree_of_copied),
 	TEST("swap.lazyfree_of_forked", lazyfree_of_forked),
 };
