@@ -45,6 +45,9 @@ static struct setting {
 	{ .path = "/proc/sys/vm/watermark_boost_factor", .base = "0" },
 	/* Else kcompactd makes blocks that nobody has asked for. */
 	{ .path = "/proc/sys/vm/compaction_proactiveness", .base = "0" },
+	/* Else each CPU keeps tens of huge pages that were given back. */
+	{ .path = "/proc/sys/vm/percpu_pagelist_high_fraction",
+	  .base = "1000000" },
 	{ .path = "/proc/sys/vm/watermark_scale_factor" },
 	{ .path = "/proc/sys/vm/min_free_kbytes" },
 };
