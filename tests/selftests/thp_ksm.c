@@ -132,6 +132,31 @@ static void survives_lazyfree(void)
 	area_verify(&third);
 }
 
+/* Equal pages are merged wherever they are: in what came back from swap whole. */
+static void swapped_in(void)
+{
+	struct area area = area_map(1), equal;
+
+	need_swap();
+	knob_set("swapin_enabled", "always");
+	set_threshold(511);
+	ksm_start(false);
+	knob_set_number("../ksm/pages_to_scan", 10 * THP_PAGES);
+	area_choose(&area, 0, EQUAL, FIRST_BYTE);
+	area_fill(&area);
+	area_swap_out(&area);
+	expect(!madvise(area.base, area_size(&area), MADV_MERGEABLE),
+	       "MADV_MERGEABLE: %s", strerror(errno));
+	equal = mergeable_like(area.base);
+	(void)*(volatile char *)area.base;
+	expect_whole(&area, "after it was read");
+	wait_merged(&area, &equal);
+	memset(area_page(&area, 0), 0, PAGE_SIZE);
+	area_write(&area, 0, LAST_BYTE);
+	area_verify(&area);
+	area_verify(&equal);
+}
+
 static const struct test tests[] = {
 	TEST_WITH("ksm.zeros_at_its_rate", zeros_at_its_rate, false,
 		  .seconds = 90),
@@ -140,6 +165,7 @@ static const struct test tests[] = {
 	TEST("ksm.others_still_split", others_still_split),
 	TEST("ksm.survives_lazyfree", survives_lazyfree, .swap = true,
 	     .seconds = 200),
+	TEST("ksm.swapped_in", swapped_in, .swap = true, .seconds = 100),
 };
 
 int main(int argc, char **argv)

@@ -190,6 +190,42 @@ static void swapped_out(void)
 	leave("swap");
 }
 
+static void expect_charged_once(const char *name, const char *when)
+{
+	long twice = bytes(name, MEMSW) - bytes(name, "memory.usage_in_bytes");
+
+	expect(twice < (long)THP_SIZE / 2, "%s, %ld kB are charged twice",
+	       when, twice / (long)KB);
+}
+
+/* Memory and swap have one limit, and what is in both counts once. */
+static void swapped_in(void)
+{
+	double end = now() + 10;
+	struct area area;
+
+	need_swap();
+	knob_set("swapin_enabled", "always");
+	set_threshold(511);
+	make("in");
+	enter("in");
+	if (bytes("in", MEMSW) < 0)
+		skip("no limit of memory and swap: swapaccount=0");
+	area = area_alloc(2, THP_PAGES);
+	area_pageout(&area);
+	expect(!madvise(area.base, area_size(&area), MADV_WILLNEED),
+	       "MADV_WILLNEED: %s", strerror(errno));
+	while (bytes("in", "memory.usage_in_bytes") < 2 * (long)THP_SIZE) {
+		expect(now() < end, "it is not read");
+		usleep(10000);
+	}
+	expect_charged_once("in", "when it was read");
+	area_verify(&area);
+	expect_whole(&area, "after it was read");
+	expect_charged_once("in", "when it is mapped");
+	leave("in");
+}
+
 /*
  * What could not be read as a whole is in swap still: its owner pays for it, as
  * memory and swap have one limit.
@@ -273,6 +309,7 @@ static const struct test tests[] = {
 	TEST("memcg_v1.charge_of_used_moved", charge_of_used_moved),
 	TEST("memcg_v1.pressure_not_critical", pressure_not_critical),
 	TEST("memcg_v1.swapped_out", swapped_out, .swap = true, .seconds = 60),
+	TEST("memcg_v1.swapped_in", swapped_in, .swap = true),
 	TEST("memcg_v1.unread_is_charged", unread_is_charged, .disk = true,
 	     .before = mapper_on, .after = mapper_off),
 };
