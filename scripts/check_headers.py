@@ -21,9 +21,13 @@ COMMIT = re.compile(r"[0-9a-f]{12,40} \(v\d+\.\d+(\.\d+)?(, v\d+\.\d+(\.\d+)?)*\
 
 
 def pitfall_ids(readme: Path) -> set[str]:
-    """Return the ids in the first column of the provenance table."""
+    """Return the ids in the first column of the provenance table, each of which is there once."""
     cells = re.findall(r"(?m)^\| *([A-Z]\d+(?:, [A-Z]\d+)*) *\|", readme.read_text())
-    return {name for cell in cells for name in cell.split(", ")}
+    found = [name for cell in cells for name in cell.split(", ")]
+    twice = sorted({name for name in found if found.count(name) > 1})
+    if twice:
+        raise UserError(f"{readme.name} has two rows {', '.join(twice)}", "give the newer one an id of its own")
+    return set(found)
 
 
 def test_names(required: Path) -> set[str]:

@@ -14,8 +14,10 @@ void need_mapper(void);
 void mapper_hold(void);
 void mapper_release(void);
 
-/* From now on, requests for this page fail; those in one request with it, too. */
+/* For those that use what is next, as hosts may want no errors in their log. */
 void need_read_errors(void);
+
+/* From now on, requests for this page fail; those in one request with it, too. */
 void mapper_fail_page(long slot);
 
 /* Returns 0 or -errno. */

@@ -198,19 +198,25 @@ static void expect_charged_once(const char *name, const char *when)
 	       when, twice / (long)KB);
 }
 
-/* Memory and swap have one limit, and what is in both counts once. */
+/* Memory and swap have one limit there, and huge pages come back whole. */
+static void enter_with_swap(const char *name)
+{
+	knob_set("swapin_enabled", "always");
+	set_threshold(511);
+	make(name);
+	enter(name);
+	if (bytes(name, MEMSW) < 0)
+		skip("no limit of memory and swap: swapaccount=0");
+}
+
+/* What is in memory and in swap counts once. */
 static void swapped_in(void)
 {
 	double end = now() + 10;
 	struct area area;
 
 	need_swap();
-	knob_set("swapin_enabled", "always");
-	set_threshold(511);
-	make("in");
-	enter("in");
-	if (bytes("in", MEMSW) < 0)
-		skip("no limit of memory and swap: swapaccount=0");
+	enter_with_swap("in");
 	area = area_alloc(2, THP_PAGES);
 	area_pageout(&area);
 	expect(!madvise(area.base, area_size(&area), MADV_WILLNEED),
@@ -226,22 +232,14 @@ static void swapped_in(void)
 	leave("in");
 }
 
-/*
- * What could not be read as a whole is in swap still: its owner pays for it, as
- * memory and swap have one limit.
- */
+/* What could not be read as a whole is in swap still, and its owner pays for it. */
 static void unread_is_charged(void)
 {
 	struct area area;
 	long kb;
 
 	need_read_errors();
-	knob_set("swapin_enabled", "always");
-	set_threshold(511);
-	make("unread");
-	enter("unread");
-	if (bytes("unread", MEMSW) < 0)
-		skip("no limit of memory and swap: swapaccount=0");
+	enter_with_swap("unread");
 	area = area_alloc(1, THP_PAGES);
 	area_pageout(&area);
 	mapper_fail_page(swap_slot_of(area_page(&area, 37)));

@@ -381,7 +381,7 @@ static void lazyfree_of_forked(void)
 	expect(!left, "%d of %d pages are not freed", left, THP_PAGES);
 }
 
-/* Its page table is its own then. So is the page, to reclaim. */
+/* It has a page table instead of a huge PMD then, and reclaim stops at it. */
 static void child_locks_page(void *arg)
 {
 	struct sharer *sharer = arg;

@@ -3,10 +3,7 @@
  * Swap-in of huge pages beside what else decides about memory: policies of
  * nodes, and a swap device that is full.
  */
-#include <errno.h>
 #include <linux/mempolicy.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -66,8 +63,9 @@ static void swap_full(void)
 	want_whole();
 	area = area_alloc(TOO_MANY, THP_PAGES);
 	for (i = 0; i < 2; i++) {
-		madvise(area.base, area_size(&area), MADV_PAGEOUT);
-		swapped = smaps_kb("Swap", area.base, area_size(&area)) / (long)(THP_SIZE / KB);
+		area_pageout(&area);
+		swapped = smaps_kb("Swap", area.base, area_size(&area));
+		swapped /= (long)(THP_SIZE / KB);
 		expect(swapped >= MOST_OF_THEM && swapped < TOO_MANY,
 		       "%ld huge pages are in swap", swapped);
 		area_verify(&area);

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from scripts import check_headers, lock, series
-from scripts.console import ROOT
+from scripts.console import ROOT, UserError
 
 GOOD = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
 From: kernel-thp project <kernel-thp@example.org>
@@ -67,3 +69,10 @@ def test_series_keeps_the_rules() -> None:
     pitfalls = check_headers.pitfall_ids(check_headers.PITFALLS)
     assert pitfalls
     assert check_headers.check(patches, pitfalls, check_headers.test_names(check_headers.REQUIRED)) == []
+
+
+def test_rows_with_one_id_are_refused(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("| A1 | one |\n| A2, A3 | two |\n| A3 | three |\n")
+    with pytest.raises(UserError, match="two rows A3"):
+        check_headers.pitfall_ids(readme)
