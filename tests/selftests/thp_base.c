@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The base of the other shared files: how a test ends, its helper processes, the
- * kernel log and the clock. It calls none of them; see thp_util.h for the order.
+ * kernel log, the clock and the processor. It calls none of them; see thp_util.h
+ * for the order.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -135,4 +137,14 @@ void hear(int fd)
 void touch(char *address)
 {
 	__atomic_store_n(address, 0, __ATOMIC_RELAXED);
+}
+
+void stay_on_cpu(int cpu)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	expect(!sched_setaffinity(0, sizeof(cpus), &cpus), "CPU %d: %s", cpu,
+	       strerror(errno));
 }

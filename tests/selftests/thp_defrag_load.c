@@ -10,7 +10,6 @@
 #include <glob.h>
 #include <linux/icmp.h>
 #include <linux/loop.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,14 +94,10 @@ static void load_stop(void)
  */
 static void toggle(void *unused)
 {
-	cpu_set_t first;
 	int i;
 
 	(void)unused;
-	CPU_ZERO(&first);
-	CPU_SET(0, &first);
-	expect(!sched_setaffinity(0, sizeof(first), &first), "CPU 0: %s",
-	       strerror(errno));
+	stay_on_cpu(0);
 	take_to_pieces();
 	load_start();
 	for (i = 0; i < TOGGLES; i++) {

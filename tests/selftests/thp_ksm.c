@@ -140,8 +140,6 @@ static void swapped_in(void)
 	need_swap();
 	knob_set("swapin_enabled", "always");
 	set_threshold(511);
-	ksm_start(false);
-	knob_set_number("../ksm/pages_to_scan", 10 * THP_PAGES);
 	area_choose(&area, 0, EQUAL, FIRST_BYTE);
 	area_fill(&area);
 	area_swap_out(&area);
@@ -150,6 +148,8 @@ static void swapped_in(void)
 	equal = mergeable_like(area.base);
 	(void)*(volatile char *)area.base;
 	expect_whole(&area, "after it was read");
+	ksm_start(false);
+	knob_set_number("../ksm/pages_to_scan", 10 * THP_PAGES);
 	wait_merged(&area, &equal);
 	memset(area_page(&area, 0), 0, PAGE_SIZE);
 	area_write(&area, 0, LAST_BYTE);

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,15 +18,6 @@
 #define WRITTEN		"pswpout"
 #define WRITTEN_WHOLE	"thp_swpout"
 #define LAZYFREED	"pglazyfreed"
-
-static void stay_on_cpu(int cpu)
-{
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	CPU_SET(cpu, &cpus);
-	sched_setaffinity(0, sizeof(cpus), &cpus);
-}
 
 static void expect_rise(const char *name, long before, long want)
 {
@@ -397,6 +387,7 @@ static void child_gives_up_later(void *arg)
 
 	tell(sharer->done[1]);
 	hear(sharer->go_on[0]);
+	expect(area_huge(sharer->area) == 1, "reclaim took it from all");
 	child_gives_up(sharer);
 }
 
@@ -418,7 +409,8 @@ static void lazyfree_in_swap_cache(void)
 	second = helper_start(child_gives_up_later, &giver);
 	hear(giver.done[0]);
 	reclaim_again_and_again();
-	note("%ld kB are in swap", smaps_kb("Swap", area.base, THP_SIZE));
+	expect(smaps_kb("Swap", area.base, THP_SIZE) == THP_SIZE / KB,
+	       "%ld kB are in swap", smaps_kb("Swap", area.base, THP_SIZE));
 	tell(locker.go_on[1]);
 	helper_join(first);
 

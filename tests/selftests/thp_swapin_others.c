@@ -11,7 +11,7 @@
 #include "thp_util.h"
 
 #define POLICY		"swapin_enabled"
-#define FAR		1		/* not the node where tests run */
+#define FAR		1		/* not the node of CPU 0 */
 #define TOO_MANY	140		/* swap has place for 127 */
 #define MOST_OF_THEM	100
 
@@ -38,6 +38,7 @@ static void to_its_node(void)
 	int i, thp;
 
 	want_whole();
+	stay_on_cpu(0);
 	if (syscall(SYS_mbind, area.base, area_size(&area), MPOL_BIND, &nodes,
 		    8 * sizeof(nodes), 0))
 		skip("needs two nodes");

@@ -42,7 +42,7 @@
  * thp_sysfs.c, thp_memory.c, thp_blocks.c, thp_run.c.
  */
 
-/* --- thp_base.c: verdicts, helper processes, the kernel log --- */
+/* --- thp_base.c: verdicts, helper processes, the kernel log, the processor --- */
 
 /* Exit codes, as kselftest knows them. */
 enum { PASS = 0, FAIL = 1, SKIP = 4 };
@@ -72,6 +72,7 @@ void hear(int fd);
 int log_open(void);
 bool log_line(int fd, char *line, size_t size);
 double now(void);
+void stay_on_cpu(int cpu);
 void touch(char *address);
 
 /* --- thp_sysfs.c: knobs, counters, cgroups and triggers --- */
