@@ -23,6 +23,8 @@ NO_DEBUG_INFO = FOLDER / "server" / "95-no-debug-info.config"
 OURS = [COMMON / "10-variant-identity.config", COMMON / "20-thp.config", NO_DEBUG_INFO, REQUIRED]
 # What others ask of a kernel, one file for each of them. The cloud flavour meets all of it.
 LISTS = sorted((FOLDER / "required").glob("*.txt"))
+# Answers to what Kconfig asks only in some of the trees that the lock names.
+OTHER_TREES = FOLDER / "other-trees.config"
 WORK = BUILD / "config"
 
 
@@ -80,7 +82,7 @@ def renew(tree: Path, flavour: Flavour) -> None:
     path = complete(flavour)
     before = kconfig.parse(path.read_text()) if path.exists() else {}
     try:
-        kconfig.generate(tree, path, base(flavour), fragments(flavour))
+        kconfig.generate(tree, path, base(flavour), fragments(flavour), OTHER_TREES)
     except kconfig.ConfigError as error:
         raise UserError(f"the fragments in {FOLDER} ask for what cannot be:\n{error}\n", "fix them") from error
     after = kconfig.parse(path.read_text())

@@ -138,10 +138,20 @@ def merge(tree: Path, base: Sequence[Path], fragments: Sequence[Path]) -> None:
     verify(tree, wanted)
 
 
-def generate(tree: Path, config: Path, base: Sequence[Path], fragments: Sequence[Path]) -> None:
-    """Write the complete configuration: the kernel's default for this architecture, the base, the fragments."""
-    merge(tree, [tree / DEFCONFIG, *base], fragments)
+def generate(
+    tree: Path, config: Path, base: Sequence[Path], fragments: Sequence[Path], elsewhere: Path | None = None
+) -> None:
+    """Write the complete configuration: the kernel's default for this architecture, the base, the fragments.
+
+    `elsewhere` answers what Kconfig asks in some trees only: it is laid before the base, and what this tree does not
+    ask of it ends the file.
+    """
+    merge(tree, [tree / DEFCONFIG, *([elsewhere] if elsewhere else []), *base], fragments)
     answers = [line for line in (tree / ".config").read_text().splitlines() if not line.startswith("# Linux/")]
+    if elsewhere:
+        answered = parse("\n".join(answers))
+        others = {name: value for name, value in parse(elsewhere.read_text()).items() if name not in answered}
+        answers += [f"# {name} is not set" if value == "n" else f"{name}={value}" for name, value in others.items()]
     part = config.with_suffix(".part")
     part.write_text("\n".join(answers) + "\n")
     part.replace(config)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts import kconfig, lock, series
-from scripts.config import FOLDER, OURS, REQUIRED, base, complete, fragments
+from scripts.config import FOLDER, OTHER_TREES, OURS, REQUIRED, base, complete, fragments
 from scripts.console import ROOT
 from scripts.flavours import FLAVOURS, SERVER, Flavour
 
@@ -47,7 +47,7 @@ def test_complete_configuration_answers_and_grants_everything(tree: Path, flavou
 @KERNELS
 def test_complete_configuration_is_what_the_fragments_make(tree: Path, tmp_path: Path, flavour: Flavour) -> None:
     made = tmp_path / "made.config"
-    kconfig.generate(tree, made, base(flavour), fragments(flavour))
+    kconfig.generate(tree, made, base(flavour), fragments(flavour), OTHER_TREES)
     # What Kconfig finds out about the compiler is not an answer.
     probed = re.compile(r"CONFIG_(CC|GCC|CLANG|AS|LD|LLD|RUSTC|PAHOLE|TOOLS|HAVE|ARCH|HAS)_")
     kept, new = (kconfig.parse(path.read_text()) for path in (complete(flavour), made))
