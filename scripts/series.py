@@ -166,20 +166,24 @@ class Tree:
     def unrefreshed(self) -> bool:
         return self.head() != (self.note("head") or self.git("rev-parse", "base"))
 
-    def apply(self, patches: list[Path]) -> None:
-        """Make one commit of every patch. git am allows an offset and never fuzz."""
-        self.git("reset", "--quiet", "--hard", "base")
-        for number, patch in enumerate(patches, 1):
+    def apply(self, patches: list[Path], done: int = 0) -> None:
+        """Make one commit of every patch behind those that are there. git am allows an offset and never fuzz."""
+        if not done:
+            self.git("reset", "--quiet", "--hard", "base")
+        for number, patch in enumerate(patches[done:], done + 1):
             try:
                 self.git(*AM, str(patch.resolve()))
             except subprocess.CalledProcessError as error:
                 self.git("am", "--abort")
-                self.note("head", self.head())
-                self.note("series", "incomplete")
+                if not done:
+                    # Whatever is committed from here on is work that is nowhere else.
+                    self.note("head", self.head())
+                    self.note("series", "incomplete")
                 reason = next((line for line in error.stderr.splitlines() if line.startswith("error:")), error.stderr)
                 raise UserError(
                     f"patch {number} of {len(patches)}, {patch.name}, does not apply without fuzz ({reason.strip()})",
-                    f"apply it by hand in {self.folder}, which holds the patches before it, then `make refresh`",
+                    f"in {self.folder}, which holds the patches before it, run `git am --reject {patch.resolve()}`;"
+                    " do what the .rej files say, delete them, `git add --all`, `git am --continue`; then this again",
                 ) from error
 
     def settle(self, series: Series) -> None:
@@ -196,10 +200,13 @@ def build_tree(series: Series, tree: Tree, source: Source) -> None:
     if tree.exists:
         tree.guard()
         if tree.unrefreshed():
-            raise UserError(
-                f"{tree.folder} has commits that are not in {series.folder}",
-                "run `make refresh` to write them there, or delete the tree",
-            )
+            if tree.note("series") != "incomplete" or tree.note("base") != source.sha256:
+                raise UserError(
+                    f"{tree.folder} has commits that are not in {series.folder}",
+                    "run `make refresh` to write them there, or delete the tree",
+                )
+            go_on(patches, tree)
+            return
         if tree.note("base") != source.sha256:
             shutil.rmtree(tree.folder)
         elif tree.note("series") == series.digest():
@@ -211,6 +218,20 @@ def build_tree(series: Series, tree: Tree, source: Source) -> None:
     with step(f"apply {len(patches)} patches"):
         tree.apply(patches)
     tree.settle(series)
+
+
+def go_on(patches: list[Path], tree: Tree) -> None:
+    """Apply the patches behind the one that was applied by hand. Until `make refresh`, the tree alone has that."""
+    titles = tree.git("log", "--reverse", "--format=%s", "base..HEAD").splitlines()
+    for number, (title, patch) in enumerate(zip(titles, patches), 1):
+        if title != subject(patch):
+            raise UserError(
+                f"commit {number} in {tree.folder} is {title!r}, patch {number} of the series {subject(patch)!r}",
+                "have one commit for each patch, with its subject, in the order of the series; then run this again",
+            )
+    with step(f"apply the patches behind number {len(titles)}"):
+        tree.apply(patches, len(titles))
+    say(f"tree: {len(patches)} patches are applied; `make refresh` writes back what was changed by hand")
 
 
 def write_back(series: Series, tree: Tree) -> None:

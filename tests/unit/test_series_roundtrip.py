@@ -125,6 +125,49 @@ def test_fuzz_is_refused_and_the_patch_named(toy: Toy) -> None:
         toy.build()
 
 
+def three_patches(toy: Toy) -> None:
+    """Make a series of which the second patch does not apply."""
+    two_commits(toy)
+    toy.commit("line 15\n", "line fifteen\n", "mm: change fifteen")
+    toy.refresh()
+    second = toy.series.patches()[1]
+    second.write_text(second.read_text().replace(" line 22\n", " line twenty-two\n"))
+    with pytest.raises(UserError, match=r"patch 2 of 3, .* does not apply without fuzz .*git am --reject"):
+        toy.build()
+
+
+def test_series_goes_on_behind_what_was_applied_by_hand(toy: Toy) -> None:
+    three_patches(toy)
+    toy.commit("line 25\n", "line by hand\n", series.subject(toy.series.patches()[1]))
+    for _ in range(2):
+        toy.build()
+        text = (toy.tree.folder / "a.c").read_text()
+        assert all(line in text for line in ("line five\n", "line by hand\n", "line fifteen\n"))
+    toy.refresh()
+    assert "+line by hand" in toy.series.patches()[1].read_text()
+    toy.forget_tree()
+    toy.build()
+    assert (toy.tree.folder / "a.c").read_text() == text
+
+
+def test_work_by_hand_survives_a_later_patch_that_does_not_apply(toy: Toy) -> None:
+    three_patches(toy)
+    third = toy.series.patches()[2]
+    third.write_text(third.read_text().replace(" line 16\n", " line sixteen\n"))
+    toy.commit("line 25\n", "line by hand\n", series.subject(toy.series.patches()[1]))
+    for _ in range(2):
+        with pytest.raises(UserError, match="patch 3 of 3"):
+            toy.build()
+        assert "line by hand" in (toy.tree.folder / "a.c").read_text()
+
+
+def test_commit_by_hand_under_another_subject_is_named(toy: Toy) -> None:
+    three_patches(toy)
+    toy.commit("line 25\n", "line by hand\n", "mm: something else")
+    with pytest.raises(UserError, match=r"commit 2 in .* is 'mm: something else', patch 2 of the series"):
+        toy.build()
+
+
 def test_uncommitted_work_is_never_thrown_away(toy: Toy) -> None:
     (toy.tree.folder / "a.c").write_text("mine\n")
     for action in (toy.build, toy.refresh):
