@@ -24,11 +24,12 @@ help: ## this list
 deps: ## install what is missing on this host (asks the package manager only when something is)
 	@$(PYTHON) -m scripts.deps
 
-sources: ## fetch the pinned kernel source, hash checked
-	@$(PYTHON) -m scripts.sources fetch
+# KERNEL_ORG=URL: a mirror of https://cdn.kernel.org/pub/linux/kernel.
+sources: ## fetch the pinned kernel source, hash and signature checked
+	@$(PYTHON) -m scripts.sources
 
-bump: ## pin the newest stable release that can really be had
-	@$(PYTHON) -m scripts.sources bump
+bump: ## move to the newest stable release: pin, apply, configure, build, gate, one commit (UNTIL=config: stop before the build)
+	@$(PYTHON) -m scripts.bump $(if $(UNTIL),--until $(UNTIL))
 
 tree: sources ## git tree with one commit per patch, in build/tree/
 	@$(PYTHON) -m scripts.series tree

@@ -1,0 +1,190 @@
+"""Move to the newest stable release of the series: pin it, apply, configure, build, gate, and leave one commit.
+
+Each step is a target of the Makefile, which goes on where it was. A bump is under way while the lock differs from the
+last commit's, so whatever stopped it, the same command goes on when that is fixed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from scripts import config, files, kconfig, lock, sources
+from scripts.console import BUILD, ROOT, UserError, main, say, step
+from scripts.flavours import FLAVOURS
+from scripts.lock import Source, numbers
+from scripts.sources import Place
+
+SPEC = ROOT / "SPECS" / "kernel-thp.spec"
+# What a bump changes, and so all that its commit takes.
+PATHS = ("SOURCES/sources.lock", "SOURCES/config", "SPECS/kernel-thp.spec", "patches")
+# What to do where a step stops.
+STEPS = {
+    "tree": "do what it says, in the tree",
+    "refresh": "do what it says",
+    "config": "change the fragments in SOURCES/config/",
+    "gate": "fix it in the tree, in the fragments or in the tests",
+}
+# Which new options of Kconfig the last run has shown.
+SHOWN = BUILD / "bump-questions"
+
+
+def git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UserError(f"git {arguments[0]} failed: {done.stderr.strip()}", "bump needs a clone of the repository")
+    return done.stdout
+
+
+def committed(path: Path) -> str:
+    """Return a file as the last commit has it; empty if it is not in it."""
+    name = path.relative_to(ROOT).as_posix()
+    return git("show", f"HEAD:{name}") if git("ls-tree", "--name-only", "HEAD", name) else ""
+
+
+def under_way() -> bool:
+    return lock.LOCK.read_text() != committed(lock.LOCK)
+
+
+def offers(series: str, known: Iterable[Place]) -> list[Source]:
+    """Return what all places list, newest first, and in the order of the places where they list the same."""
+    listed = []
+    for place in known:
+        found = place.listed(series) if place.usable() else []
+        say(f"  {place.kind}: {found[0].version if found else 'nothing'}")
+        listed += found
+    return sorted(listed, key=lambda source: numbers(source.version), reverse=True)
+
+
+def find(pinned: Source, listed: Sequence[Source], known: Sequence[Place]) -> Source | None:
+    """Fetch the newest release that is newer than the pinned one and that a place still has."""
+    for source in listed:
+        if numbers(source.version) <= numbers(pinned.version):
+            return None
+        found = sources.take(source, known)
+        if found:
+            return found
+        say(f"  {source.kind} lists {source.version}, but its files are gone")
+    return None
+
+
+def lines(found: Source, listed: Sequence[Source], old: Sequence[Source], kinds: Sequence[str]) -> list[Source]:
+    """Return the lines of the new lock: what was fetched, then the other places with what is known of them.
+
+    That is the hash in a signed index, or at kernel.org the signature; a place of which neither is known keeps its
+    line of an older version, for a bump on a host that can ask it.
+    """
+    known = {source.kind: source for source in old}
+    known[lock.KERNEL_ORG] = Source(found.name, found.version, lock.UNKNOWN, lock.KERNEL_ORG)
+    known.update({s.kind: s for s in listed if s.version == found.version and s.sha256 != lock.UNKNOWN})
+    return [found, *(known[kind] for kind in kinds if kind in known and kind != found.kind)]
+
+
+def pin(found: Source, new: Sequence[Source]) -> None:
+    """Write a version into the spec and the lock; the lock last, because it says that a bump is under way."""
+    text = SPEC.read_text()
+    spec, count = re.subn(r"(?m)^(%\{!\?base:%global base\s+)[\d.]+", rf"\g<1>{found.version}", text)
+    if count != 1 or "%changelog\n" not in spec:
+        raise UserError(f"{SPEC} has no line for the base version, or no changelog", "`git checkout` it")
+    today = datetime.now(timezone.utc).strftime("%a %b %d %Y")
+    entry = f"* {today} kernel-thp project <kernel-thp@example.org> - {found.version}-1\n- Linux {found.version}.\n\n"
+    files.replace(SPEC, spec.replace("%changelog\n", f"%changelog\n{entry}", 1))
+    lock.write(new)
+
+
+def behind(version: str, listed: Sequence[Source]) -> None:
+    """Fail if a place lists something newer than the pinned version, which was then not available."""
+    newer = [source for source in listed if numbers(source.version) > numbers(version)]
+    if newer:
+        where = ", ".join(dict.fromkeys(source.kind for source in newer if source.version == newer[0].version))
+        raise UserError(
+            f"Linux {version} is behind: {where} lists {newer[0].version}, and no place gives it to this host",
+            "run `make bump` on a host that reaches kernel.org, or again when the archive has the files",
+        )
+
+
+def make(target: str, hint: str) -> None:
+    """Run a target of the Makefile; it has said what is wrong if it fails."""
+    say(f"bump: make {target}")
+    if subprocess.run(["make", "--no-print-directory", target], cwd=ROOT, check=False).returncode != 0:
+        raise UserError(f"the bump stopped at `make {target}`", f"{hint}, then `make bump` goes on")
+
+
+def new_options() -> list[str]:
+    """Return the options that the complete configurations have and those of the last commit lack, with their values."""
+    found = []
+    for flavour in FLAVOURS.values():
+        path = config.complete(flavour)
+        before, after = kconfig.parse(committed(path)), kconfig.parse(path.read_text())
+        found += [f"{option}={value} ({flavour.name})" for option, value in after.items() if option not in before]
+    return found
+
+
+def show_questions() -> None:
+    """Stop once at what Kconfig has answered by itself, for somebody to look at it; run again, the same is accepted."""
+    text = "".join(f"{line}\n" for line in new_options())
+    if text and not (SHOWN.exists() and SHOWN.read_text() == text):
+        files.replace(SHOWN, text)
+        raise UserError(
+            f"the new release has options that no fragment decides; Kconfig's defaults are\n{text}",
+            "put what should differ into a fragment in SOURCES/config/, then `make bump` goes on",
+        )
+
+
+def commit(version: str) -> None:
+    changed = git("diff", "--name-only", "HEAD", "--", "patches").splitlines()
+    names = sorted(Path(name).stem for name in changed if name.endswith(".patch"))
+    patches = f"Changed with it: {', '.join(names)}." if names else "The series applies as it was."
+    git("add", "--all", "--", *PATHS)
+    message = ("--message", f"Move to Linux {version}", "--message", f"{patches} The gate of the cloud flavour passed.")
+    git("commit", "--quiet", *message, "--", *PATHS)
+    SHOWN.unlink(missing_ok=True)
+    say(f"bump: committed Linux {version}; `make check-full` tests the rest, CONTRIBUTING.md says how to record it")
+
+
+def bump(until: str, known: Sequence[Place]) -> None:
+    pinned = lock.read()[0]
+    with step(f"ask every place for its newest {pinned.series}.y"):
+        listed = offers(pinned.series, known)
+    if under_way():
+        say(f"bump: going on with Linux {pinned.version}")
+    else:
+        dirty = git("status", "--porcelain", "--", *PATHS).strip()
+        if dirty:
+            raise UserError(f"there is uncommitted work in what a bump changes:\n{dirty}", "commit or undo it")
+        if not listed:
+            raise UserError(
+                f"no place lists any Linux {pinned.series}.y", "check the network and apt's or dnf's sources"
+            )
+        with step(f"fetch what is newer than {pinned.version}"):
+            found = find(pinned, listed, known)
+        if found is None:
+            behind(pinned.version, listed)
+            say(f"bump: Linux {pinned.version} is the newest {pinned.series}.y, nothing to do")
+            return
+        pin(found, lines(found, listed, lock.everything(), list(lock.KINDS)))
+        say(f"bump: Linux {found.version} is pinned")
+        pinned = found
+    for target, hint in STEPS.items():
+        make(target, hint)
+        if target == "config":
+            show_questions()
+        if target == until:
+            say(f"bump: stopped behind {until}, as asked; `make bump` goes on")
+            return
+    commit(pinned.version)
+    behind(pinned.version, listed)
+
+
+def command() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--until", choices=STEPS, default="", metavar="STEP", help=f"stop behind {', '.join(STEPS)}")
+    bump(parser.parse_args().until, sources.places())
+
+
+if __name__ == "__main__":
+    main(command)
