@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import config, flavours, lock, series, signing
+from scripts import config, files, flavours, lock, series, signing
 from scripts.console import BUILD, ROOT, UserError, main, run_logged, say, step
 from scripts.flavours import CLOUD, SERVER, Flavour
 
@@ -143,6 +143,7 @@ def stage_sources(stage: Stage, folder: Path) -> None:
         return
     source = lock.used()
     (folder / source.path.name).symlink_to(source.path)
+    files.replace(folder / lock.USED.name, source.line())
     # rpmbuild asks for every source of the spec, whatever it is told to build.
     for path in [*patches(), *config.FOLDER.rglob("*.config"), CORE_MODULES, *SCRIPTS]:
         shutil.copyfile(path, folder / path.name)
