@@ -25,6 +25,8 @@ OURS = [COMMON / "10-variant-identity.config", COMMON / "20-thp.config", NO_DEBU
 LISTS = sorted((FOLDER / "required").glob("*.txt"))
 # Answers to what Kconfig asks only in some of the trees that the lock names.
 OTHER_TREES = FOLDER / "other-trees.config"
+# The answers of a distribution's own configurations.
+DISTRIBUTION = FOLDER / "distribution"
 WORK = BUILD / "config"
 
 
