@@ -18,7 +18,7 @@ from scripts.flavours import CLOUD, DEBUG, FLAVOURS, SERVER, Flavour
 FOLDER = ROOT / "SOURCES" / "config"
 COMMON = FOLDER / "common"
 REQUIRED = FOLDER / "required.config"
-NO_DEBUG_INFO = FOLDER / "server" / "95-no-debug-info.config"
+NO_DEBUG_INFO = FOLDER / "debug" / "95-no-debug-info.config"
 # All of the variant that makes sense on a distribution's own configuration.
 OURS = [COMMON / "10-variant-identity.config", COMMON / "20-thp.config", NO_DEBUG_INFO, REQUIRED]
 # What others ask of a kernel, one file for each of them. The cloud flavour meets all of it.
@@ -35,15 +35,18 @@ def complete(flavour: Flavour) -> Path:
     return FOLDER / f"kernel-x86_64-{flavour.name}.config"
 
 
-def base(flavour: Flavour) -> list[Path]:
-    """Return the fragments that are laid first, and that those of the flavour may contradict."""
-    return fragments(SERVER) if flavour == DEBUG else []
+def base(flavour: Flavour, tree: Path) -> list[Path]:
+    """Return what is laid first, and what the fragments of the flavour may contradict."""
+    if flavour == SERVER:
+        return [DISTRIBUTION / "generic.txt"]
+    default = tree / "arch/x86/configs/x86_64_defconfig"
+    return [default, *fragments(CLOUD)] if flavour == DEBUG else [default]
 
 
 def fragments(flavour: Flavour) -> list[Path]:
     """Return the fragments that have to be granted, sorted by name, with those required of every flavour last."""
     own = (FOLDER / flavour.name).glob("*.config")
-    shared = [NO_DEBUG_INFO] if flavour == DEBUG else COMMON.glob("*.config")
+    shared = [] if flavour == DEBUG else list(COMMON.glob("*.config"))
     return [*sorted((*own, *shared), key=lambda path: path.name), REQUIRED]
 
 
@@ -84,7 +87,7 @@ def renew(tree: Path, flavour: Flavour) -> None:
     path = complete(flavour)
     before = kconfig.parse(path.read_text()) if path.exists() else {}
     try:
-        kconfig.generate(tree, path, base(flavour), fragments(flavour), OTHER_TREES)
+        kconfig.generate(tree, path, base(flavour, tree), fragments(flavour), OTHER_TREES)
     except kconfig.ConfigError as error:
         raise UserError(f"the fragments in {FOLDER} ask for what cannot be:\n{error}\n", "fix them") from error
     after = kconfig.parse(path.read_text())

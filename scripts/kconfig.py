@@ -20,7 +20,6 @@ from pathlib import Path
 
 ASSIGNMENT = re.compile(r"^(?:(CONFIG_\w+)=(.*)|# (CONFIG_\w+) is not set)$")
 DEFINITION = re.compile(r"^\s*(?:menu)?config\s+(\w+)\s*$", re.MULTILINE)
-DEFCONFIG = Path("arch/x86/configs/x86_64_defconfig")
 # The smallest configuration Kconfig makes for x86 (tinyconfig) answers many more questions than this.
 FEWEST_OPTIONS = 200
 # What Kconfig says of an option that is not there, and of one that is an empty string.
@@ -141,12 +140,12 @@ def merge(tree: Path, base: Sequence[Path], fragments: Sequence[Path]) -> None:
 def generate(
     tree: Path, config: Path, base: Sequence[Path], fragments: Sequence[Path], elsewhere: Path | None = None
 ) -> None:
-    """Write the complete configuration: the kernel's default for this architecture, the base, the fragments.
+    """Write the complete configuration: the base, then the fragments.
 
     `elsewhere` answers what Kconfig asks in some trees only: it is laid before the base, and what this tree does not
     ask of it ends the file.
     """
-    merge(tree, [tree / DEFCONFIG, *([elsewhere] if elsewhere else []), *base], fragments)
+    merge(tree, [*([elsewhere] if elsewhere else []), *base], fragments)
     answers = [line for line in (tree / ".config").read_text().splitlines() if not line.startswith("# Linux/")]
     if elsewhere:
         answered = parse("\n".join(answers))
