@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -119,9 +118,16 @@ def verify(tree: Path, wanted: dict[str, Wish]) -> None:
 
 
 def check(tree: Path, config: Path, fragments: Sequence[Path]) -> None:
-    """Put the complete configuration into the tree, and stop at any option unanswered, unknown or not granted."""
+    """Put the complete configuration into the tree, and stop at any option unanswered, unknown or not granted.
+
+    An option that depends on what is installed on the build host may be missing in the complete configuration, because
+    it was made where there is no such question. Then the fragments have the answer.
+    """
     wanted = asked(fragments, known_options(tree))
-    shutil.copyfile(config, tree / ".config")
+    complete = config.read_text()
+    absent = wanted.keys() - parse(complete).keys()
+    refused = "".join(f"# {option} is not set\n" for option in sorted(absent) if wanted[option].value == "n")
+    (tree / ".config").write_text(complete + refused)
     new = [line for line in make(tree, "listnewconfig").splitlines() if line.startswith("CONFIG_")]
     if new:
         raise ConfigError("\n".join(f"{line}: new and unanswered in {config.name}" for line in new))

@@ -75,6 +75,26 @@ def test_unanswered_option_is_named(tree: Path, tmp_path: Path) -> None:
         kconfig.check(tree, shorter, FRAGMENTS)
 
 
+@KERNELS
+def test_headers_of_gcc_plugins_on_the_build_host_change_nothing(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavour: Flavour
+) -> None:
+    """Kconfig asks the compiler where they are, so a compiler that has them is put in front."""
+    headers = tmp_path / "plugin" / "include" / "plugin-version.h"
+    headers.parent.mkdir(parents=True)
+    headers.touch()
+    gcc = tmp_path / "gcc"
+    answer = f'case "$*" in *-print-file-name=plugin*) echo {tmp_path}/plugin; exit ;; esac'
+    gcc.write_text(f'#!/bin/sh\n{answer}\nexec {shutil.which("gcc")} "$@"\n')
+    gcc.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    kconfig.check(tree, complete(flavour), fragments(flavour))
+    plugins = {
+        name: value for name, value in kconfig.parse((tree / ".config").read_text()).items() if "_GCC_PLUGIN" in name
+    }
+    assert plugins == {"CONFIG_HAVE_GCC_PLUGINS": "y", "CONFIG_GCC_PLUGINS": "n"}
+
+
 def test_contradicting_fragments_are_named(tree: Path, tmp_path: Path) -> None:
     wrong = fragment(tmp_path, "CONFIG_ZSWAP=m\n")
     with pytest.raises(kconfig.ConfigError, match=r"CONFIG_ZSWAP: 70-swap-zram.config asks for y, 99-.*config for m"):
