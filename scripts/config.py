@@ -27,6 +27,8 @@ LISTS = sorted((FOLDER / "required").glob("*.txt"))
 OTHER_TREES = FOLDER / "other-trees.config"
 # The answers of a distribution's own configurations.
 DISTRIBUTION = FOLDER / "distribution"
+# Which of them a flavour is measured against.
+COUNTERPARTS = {CLOUD: "cloud.txt", SERVER: "generic.txt"}
 WORK = BUILD / "config"
 
 
@@ -38,7 +40,7 @@ def complete(flavour: Flavour) -> Path:
 def base(flavour: Flavour, tree: Path) -> list[Path]:
     """Return what is laid first, and what the fragments of the flavour may contradict."""
     if flavour == SERVER:
-        return [DISTRIBUTION / "generic.txt"]
+        return [DISTRIBUTION / COUNTERPARTS[flavour]]
     default = tree / "arch/x86/configs/x86_64_defconfig"
     return [default, *fragments(CLOUD)] if flavour == DEBUG else [default]
 
@@ -82,6 +84,47 @@ def check_lists(path: Path) -> None:
         )
 
 
+def on(configuration: Mapping[str, str]) -> set[str]:
+    """Return the options that are built in or modules."""
+    return {option for option, value in configuration.items() if value in ("y", "m")}
+
+
+def unexplained(tree: Path, flavour: Flavour, have: Mapping[str, str]) -> list[str]:
+    """Return what the distribution's kernel of this kind has, `have` has not, and nobody has given a reason for.
+
+    The reason is in a fragment that turns the option off, or turns off what it depends on, which Kconfig knows; or in
+    the list of what takes a patch.
+    """
+    theirs = DISTRIBUTION / COUNTERPARTS[flavour]
+    asked = [kconfig.parse(fragment.read_text()) for fragment in fragments(flavour)]
+    named = {option for wishes in asked for option, value in wishes.items() if value == "n"}
+    without = tree / ".left-out"
+    without.write_text("".join(f"# {option} is not set\n" for option in sorted(named)))
+    kconfig.merge(tree, [theirs, without], [])
+    kept = on(kconfig.parse((tree / ".config").read_text()))
+    return sorted(((on(kconfig.parse(theirs.read_text())) & kept) - on(have)) - named - set(patched()))
+
+
+def patched() -> dict[str, str]:
+    """Return the options of the distribution that only a patch of it gives."""
+    return kconfig.parse((DISTRIBUTION / "patched.txt").read_text())
+
+
+def check_distribution(tree: Path, flavour: Flavour) -> None:
+    """Stop if the flavour lacks what the distribution's kernel has, and no fragment says why."""
+    path, theirs = complete(flavour), DISTRIBUTION / COUNTERPARTS[flavour]
+    have, there = kconfig.parse(path.read_text()), on(kconfig.parse(theirs.read_text()))
+    missing = unexplained(tree, flavour, have)
+    if missing:
+        text = "\n".join(missing)
+        raise UserError(
+            f"{path.name} lacks what {theirs} has:\n{text}\n", "turn it on in a fragment, or off with the reason"
+        )
+    say(
+        f"config: {path.name} lacks {len(there - on(have))} of {len(there)} options of {theirs.name}, all with a reason"
+    )
+
+
 def renew(tree: Path, flavour: Flavour) -> None:
     """Write the complete configuration of a flavour, and show what changed in it."""
     path = complete(flavour)
@@ -97,6 +140,8 @@ def renew(tree: Path, flavour: Flavour) -> None:
         say(f"  {option}: {before.get(option, 'absent')} -> {after.get(option, 'absent')}")
     if flavour == CLOUD:
         check_lists(path)
+    if flavour in COUNTERPARTS:
+        check_distribution(tree, flavour)
 
 
 def base_file(path: Path) -> Path:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts import kconfig, lock, series
+from scripts import kconfig
 from scripts.config import FOLDER, OTHER_TREES, OURS, REQUIRED, base, complete, fragments
 from scripts.console import ROOT
 from scripts.flavours import FLAVOURS, SERVER, Flavour
+from tests.unit import kconfig_tree
 
 KERNELS = pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=lambda flavour: flavour.name)
 COMPLETE = complete(SERVER)
@@ -21,16 +22,7 @@ EVERY_FRAGMENT = [*sorted(FOLDER.glob("*/*.config")), REQUIRED]
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the part of the kernel tree that Kconfig reads."""
-    _, patched = series.place(lock.used())
-    part = tmp_path_factory.mktemp("tree")
-    for name in patched.git("ls-files", "--", "Makefile", "*Kconfig*", "scripts", "arch/x86/configs").splitlines():
-        (part / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(patched.folder / name, part / name, follow_symlinks=False)
-    for name in patched.git("ls-files", "--", "arch/x86/Makefile*", "*/Makefile.compiler", "*.include").splitlines():
-        (part / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(patched.folder / name, part / name)
-    return part
+    return kconfig_tree.copy(tmp_path_factory.mktemp("tree"))
 
 
 def fragment(folder: Path, text: str) -> Path:

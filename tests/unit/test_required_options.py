@@ -68,9 +68,3 @@ def test_make_config_stops_at_a_missing_option_and_names_the_list(tmp_path: Path
     poorer.write_text(text.replace("CONFIG_IP_SET_HASH_NET=m\n", "# CONFIG_IP_SET_HASH_NET is not set\n"))
     with pytest.raises(UserError, match=r"poorer.config lacks .*\nCONFIG_IP_SET_HASH_NET: calico.txt\n"):
         config.check_lists(poorer)
-
-
-def test_either_policy_can_be_active_and_bpf_comes_after_them() -> None:
-    """The kernel takes the first of SELinux and AppArmor in its list that is not turned off on the command line."""
-    order = HAVE["CONFIG_LSM"].strip('"').split(",")
-    assert order.index("selinux") < order.index("apparmor") < order.index("bpf") == len(order) - 1
