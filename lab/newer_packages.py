@@ -22,7 +22,9 @@ DIST = ".2"
 PARTS = (CLOUD.core, f"{CLOUD.package}-modules")
 # Of %install, only the step that divides the modules stays; the repack does not unpack, compile or install sources.
 DIVIDE = re.compile(r"^python3 %\{SOURCE81\}.*?^done$", re.MULTILINE | re.DOTALL)
-SOURCE_TO_SCRIPTLETS = re.compile(r"^%prep$.*?(?=^%if %\{with kernel\}\n%post core$)", re.MULTILINE | re.DOTALL)
+SOURCE_TO_SCRIPTLETS = re.compile(
+    r"^%prep$.*?(?=^%if %\{with kernel\}\n%post -n %\{kernel\}-core$)", re.MULTILINE | re.DOTALL
+)
 DEVEL = "%global with_devel  1"
 REPACK = """\
 %prep
@@ -34,6 +36,7 @@ find {files} -name 'COPYING-*' -exec cp -p {{}} COPYING-%{{uname}} ';'
 mkdir -p %{{buildroot}}/lib/modules
 cp -a {files}/lib/modules/* %{{buildroot}}%{{modules_dir}}
 depmod -b %{{buildroot}} %{{uname}}
+modules=%{{buildroot}}%{{modules_dir}}
 {divide}
 
 """
@@ -66,8 +69,13 @@ def repacked_release(folder: Path) -> Path:
     rpms.stage_sources(rpms.kernel(), folder / "SOURCES")
     spec = folder / "kernel-thp.spec"
     spec.write_text(_repacking_spec(files))
-    command = ["rpmbuild", "-bb", "--nodeps", "--without=selftests", f"--define=_topdir {folder}"]
-    command += [f"--define=base {lock.used().version}", f"--define=spin {SPIN}", str(spec)]
+    command = ["rpmbuild", "-bb", "--nodeps", "--without=selftests", "--without=debuginfo"]
+    command += [
+        f"--define=_topdir {folder}",
+        f"--define=base {lock.used().version}",
+        f"--define=spin {SPIN}",
+        str(spec),
+    ]
     run_logged(command, folder / "rpmbuild.log", "rpmbuild of the repacked release", "fix what the log reports")
     rpms.make_repository(sorted(folder.glob("RPMS/*/*.rpm")), folder / "repo", "repack\n")
     for name in ("BUILD", "BUILDROOT", "RPMS", "files"):

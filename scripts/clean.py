@@ -1,4 +1,4 @@
-"""Delete what was built. Keep the downloaded source, the signing key, and commits that are in no patch."""
+"""Delete what was built. Keep the downloaded source, the keys, and commits that are in no patch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from scripts import lock, series
 from scripts.console import BUILD, UserError, main, say
 
-KEPT = {"gnupg", "sources"}
+KEPT = {"gnupg", "secure-boot", "sources"}
 
 
 def command() -> None:

@@ -30,13 +30,14 @@ def test_parses_with_distribution_macros() -> None:
 
 
 @pytest.mark.parametrize(
-    ("without", "left"), [("kernel", "%files -n kernel-thp-selftests"), ("selftests", "%files core")]
+    ("without", "left"),
+    [("kernel", "%files -n kernel-thp-selftests"), ("selftests", "%files -n kernel-thp-cloud-core")],
 )
 def test_halves_are_built_apart(without: str, left: str) -> None:
     text = parse(f"--without={without}")
     assert [line for line in text.splitlines() if line.startswith("%files")]
     assert left in text
-    gone = {"kernel": "%files core", "selftests": "%files -n kernel-thp-selftests"}[without]
+    gone = {"kernel": "%files -n kernel-thp-cloud-core", "selftests": "%files -n kernel-thp-selftests"}[without]
     assert gone not in text
 
 
@@ -46,9 +47,21 @@ def test_another_base_can_be_built() -> None:
 
 def test_server_flavour_is_another_kernel() -> None:
     text = parse("--with=server")
-    assert "Name:           kernel-thp\n" in text
+    assert "%files -n kernel-thp-core" in text
+    assert "\n%package -n kernel-thp\n" not in text
     assert f"kernel-thp-uname-r = {lock.read()[0].version}-1.x86_64+thp\n" in text
     assert "/kernel-x86_64-server.config" in text
+
+
+@pytest.mark.parametrize("options", [[], ["--with=server"], ["--with=debug"], ["--without=kernel"]])
+def test_every_flavour_has_the_same_source_package(options: list[str]) -> None:
+    done = run("rpmspec", "-q", "--srpm", "--undefine=dist", "--queryformat", "%{NVR}", *options, str(rpms.SPEC))
+    assert done.stdout == f"kernel-thp-{lock.read()[0].version}-1"
+
+
+def test_debug_information_can_be_left_out() -> None:
+    assert "%files -n kernel-thp-cloud-debuginfo" in parse()
+    assert "debuginfo" not in parse("--without=debuginfo")
 
 
 def test_one_flavour_is_built_at_a_time() -> None:
@@ -59,9 +72,9 @@ def test_one_flavour_is_built_at_a_time() -> None:
 
 def test_debug_flavour_is_another_kernel() -> None:
     text = parse("--with=debug")
-    assert "Name:           kernel-thp-debug\n" in text
+    assert "\n%package -n kernel-thp-debug\n" in text
     assert f"kernel-thp-debug-uname-r = {lock.read()[0].version}-1.x86_64+thp.debug" in text
-    assert "%package devel" not in text
+    assert "%package -n kernel-thp-debug-devel" not in text
     assert "/kernel-x86_64-debug.config" in text
 
 
