@@ -1,7 +1,8 @@
-"""Find how two builds of the same packages differ, apart from the key that signs modules.
+"""Find how two builds of the same packages differ, apart from the keys that sign modules and kernel.
 
-That key exists for one build only. The comparison leaves out what depends on it: the signature at the end of each
-module, the certificate inside the kernel, and the build id that the linker computes over the certificate.
+That of the modules exists for one build only. The comparison leaves out what depends on it: the signature at the end of
+each module, the certificate inside the kernel, and the build id that the linker computes over the certificate. The
+signature of the kernel for Secure Boot names its time; it is outside of the kernel that the image unpacks.
 """
 
 from __future__ import annotations
@@ -90,9 +91,8 @@ def place(elf: bytearray, address: int) -> int:
     raise UserError(f"no part of the kernel holds address {address:x}", "compare the builds by hand")
 
 
-def without_key(image: bytes, system_map: str) -> bytes:
-    """Return the kernel inside an image with its certificates and its build id blanked."""
-    elf = kernel_inside(image)
+def without_key(elf: bytearray, system_map: str) -> bytes:
+    """Return a kernel with its certificates and its build id blanked."""
     known = symbols(system_map)
     (length,) = struct.unpack_from("<Q", elf, place(elf, known["system_certificate_list_size"]))
     notes = known["__stop_notes"] - known["__start_notes"]
@@ -107,7 +107,12 @@ def essence(path: Path) -> bytes:
     if ".ko" in path.suffixes:
         return without_signature(unpacked(path))
     if path.name == "vmlinuz":
-        return without_key(path.read_bytes(), path.with_name("System.map").read_text())
+        return without_key(kernel_inside(path.read_bytes()), path.with_name("System.map").read_text())
+    if path.name == "vmlinux":
+        names = subprocess.run(["nm", str(path)], capture_output=True, text=True, check=True).stdout
+        return without_key(bytearray(path.read_bytes()), names)
+    if path.name == ".vmlinuz.hmac":
+        return b""  # a sum of the kernel, which is compared itself
     return path.read_bytes()
 
 

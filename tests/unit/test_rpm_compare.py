@@ -25,7 +25,7 @@ BuildArch: noarch
 Toy.
 %install
 mkdir -p %{buildroot}/toy
-cp CONTENT/* %{buildroot}/toy
+cp -r CONTENT/. %{buildroot}/toy
 %files
 /toy
 %changelog
@@ -69,6 +69,39 @@ def test_another_key_is_told_from_other_code(tmp_path: Path) -> None:
     assert not found.same
     assert found.by_key == ["/toy/a.ko"]
     assert found.different == ["/toy/b.ko"]
+
+
+KERNEL = """\
+char system_certificate_list[] = "CERTIFICATE";
+unsigned long system_certificate_list_size = sizeof(system_certificate_list);
+char __start_notes[] = "BUILD ID";
+char __stop_notes[1] = "";
+int _start(void) { return CODE; }
+"""
+
+
+def kernel(folder: Path, certificate: str, build_id: str, code: int) -> Path:
+    """Link what has the symbols by which the certificates and the build id of a kernel are found."""
+    folder.mkdir()
+    text = KERNEL.replace("CERTIFICATE", certificate).replace("BUILD ID", build_id).replace("CODE", str(code))
+    (folder / "kernel.c").write_text(text)
+    options = ["-nostdlib", "-static", "-fno-pie", "-no-pie", "-fno-toplevel-reorder", "-Wl,--build-id=none"]
+    subprocess.run(["gcc", *options, "-o", str(folder / "vmlinux"), str(folder / "kernel.c")], check=True)
+    return folder / "vmlinux"
+
+
+def test_kernel_with_debug_information_is_compared_without_the_key(tmp_path: Path) -> None:
+    first = rpm_compare.essence(kernel(tmp_path / "one", "first", "12345678", 1))
+    assert rpm_compare.essence(kernel(tmp_path / "two", "other", "87654321", 1)) == first
+    assert rpm_compare.essence(kernel(tmp_path / "three", "first", "12345678", 2)) != first
+
+
+def test_sum_of_a_kernel_follows_from_the_kernel(tmp_path: Path) -> None:
+    one, other = (build(tmp_path / name, _vmlinuz_hmac=name.encode()) for name in ("one", "other"))
+    for folder in (one, other):
+        assert "/toy/.vmlinuz.hmac" in rpm_compare.query(next(folder.glob("*.rpm")), "[%{FILENAMES}\\n]")
+    (found,) = rpm_compare.compare_all(one, other)
+    assert found.by_key == ["/toy/.vmlinuz.hmac"]
 
 
 def test_a_file_more_is_noticed(tmp_path: Path) -> None:
