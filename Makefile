@@ -16,7 +16,7 @@ export PYTEST_ADDOPTS := -o cache_dir=build/cache/pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps sources bump tree refresh config base-config rpms rebuild-check image vm gate matrix vm-selftests lockdep static collection package hosts hosts-full tuned tools flavours fleet fleet-full fleet-scale molecule releases series-check mutation hazards bench bench-check check check-full clean
+.PHONY: help deps sources bump tree refresh config base-config rpms srpm srpm-check rebuild-check image vm gate matrix vm-selftests lockdep static collection package hosts hosts-full tuned tools flavours fleet fleet-full fleet-scale molecule releases series-check mutation hazards bench bench-check check check-full clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,14 @@ base-config: tree ## try BASE_CONFIG=FILE, a distribution's configuration, as th
 rpms: deps sources ## signed dnf repository with the packages, in build/repo/ (FLAVOUR=server, DEBUG=1, BASE_CONFIG=FILE: others)
 	@$(PYTHON) -m scripts.rpms $(if $(BASE_CONFIG),--base-config '$(BASE_CONFIG)',--flavour $(FLAVOUR))
 
+# These build with the options of `rpms`, too, which are variables of make or of the environment: SPIN=2 (the release, for a
+# fix of one's own), REPO_URL=https://..., GPG_KEY=, SIGN_KEY= and SIGN_CERT=. docs/packages.md has them all.
+srpm: deps sources ## source packages, one for each spec, in build/srpm/
+	@$(PYTHON) -m scripts.srpms
+
+srpm-check: rpms srpm ## the source packages rebuild in a clean root with only their BuildRequires (minutes)
+	@$(VENV)/python -m pytest -q -m full tests/package
+
 rebuild-check: rpms ## build the selftests again elsewhere: the same bytes? (KERNEL=1: the kernel, minutes)
 	@$(PYTHON) -m scripts.rebuild_check $(if $(KERNEL),--kernel)
 
@@ -76,8 +84,8 @@ static: deps tree ## patches, headers, style, scripts, the Ansible collection
 collection: deps ## archive of the Ansible collection for fleets, in build/galaxy/
 	@$(PYTHON) -m scripts.collection
 
-package: deps rpms ## the built packages (FLAVOUR=server, DEBUG=1: those of other flavours)
-	@FLAVOUR=$(FLAVOUR) $(VENV)/python -m pytest -q tests/package
+package: deps rpms srpm ## the built packages (FLAVOUR=server, DEBUG=1: those of other flavours)
+	@FLAVOUR=$(FLAVOUR) $(VENV)/python -m pytest -q -m 'not full' tests/package
 
 # One host for each kernel: kernel-thp, the stock kernel, Linux 6.12. The last gate's results are tests here, too.
 hosts: deps rpms image ## tuned profiles and thp-validate on virtual hosts
@@ -135,5 +143,5 @@ check: deps ## what CI runs: the essential of every suite, with a table of times
 check-full: deps ## what `make check` leaves out, but for the extra cases of bench (hours; goes on where it was interrupted)
 	@$(PYTHON) -m scripts.check check-full
 
-clean: ## delete everything that was built; keep the downloaded source and the signing key
+clean: ## delete everything that was built; keep the downloaded source and the keys
 	@$(PYTHON) -m scripts.clean

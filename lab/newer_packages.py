@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab import repo
-from scripts import lock, rpms
+from scripts import lock, repository, rpms
 from scripts.console import BUILD, UserError, run_logged
 from scripts.flavours import CLOUD
 
 # The release number of the newer kernel, and what a distribution appends to that of the newer profiles.
-SPIN = 2
+SPIN = rpms.spin() + 1
 DIST = ".2"
 PARTS = (CLOUD.core, f"{CLOUD.package}-modules")
 # Of %install, only the step that divides the modules stays; the repack does not unpack, compile or install sources.
@@ -77,7 +77,7 @@ def repacked_release(folder: Path) -> Path:
         str(spec),
     ]
     run_logged(command, folder / "rpmbuild.log", "rpmbuild of the repacked release", "fix what the log reports")
-    rpms.make_repository(sorted(folder.glob("RPMS/*/*.rpm")), folder / "repo", "repack\n")
+    repository.make(sorted(folder.glob("RPMS/*/*.rpm")), folder / "repo", "repack\n")
     for name in ("BUILD", "BUILDROOT", "RPMS", "files"):
         shutil.rmtree(folder / name, ignore_errors=True)
     return folder / "repo"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from scripts import rpms
+from scripts import repository, rpms
 from scripts.console import UserError
 from scripts.flavours import CLOUD, FLAVOURS
 from scripts.rpms import Stage
@@ -51,7 +51,7 @@ def beside_present(newer: Stage, directory: Path) -> Path:
         wanted = (REPO / ".inputs").read_text() + newer.stamp.read_text()
         stamp = directory / ".inputs"
         if not stamp.exists() or stamp.read_text() != wanted:
-            rpms.make_repository([*sorted(REPO.glob("*.rpm")), *newer.packages], directory, wanted)
+            repository.make([*sorted(REPO.glob("*.rpm")), *newer.packages], directory, wanted)
     return directory
 
 

@@ -61,6 +61,7 @@ FULL = suites(
     "series-check",
     "mutation",
     "rebuild-check KERNEL=1",
+    "srpm-check",
     "bench-check",
     "fleet-full",
 )

@@ -4,6 +4,9 @@ The kernel and its selftests are two builds of one spec, so that a changed test 
 inputs, by content, are those of the last one is skipped. The server and debug flavours, and a kernel on another
 configuration, are further builds of that spec; each gets a repository of its own, complete with the selftests, in
 build/repo-NAME. Packages for hosts with any of these kernels have specs of their own, and are in every repository.
+
+Options are variables of the environment: SPIN (the release of every package, 1 unless given), REPO_URL (where hosts get
+the packages from), SIGN_KEY and SIGN_CERT (scripts/secure_boot.py), GPG_KEY (scripts/signing.py).
 """
 
 from __future__ import annotations
@@ -11,7 +14,9 @@ from __future__ import annotations
 import argparse
 import fcntl
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -20,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import config, files, flavours, lock, series, signing
+from scripts import config, files, flavours, lock, provenance, repository, secure_boot, series, signing
 from scripts.console import BUILD, ROOT, UserError, main, run_logged, say, step
 from scripts.flavours import CLOUD, SERVER, Flavour
 
@@ -29,16 +34,17 @@ TUNED_SPEC = ROOT / "SPECS" / "tuned-profiles-thp.spec"
 TUNED = ROOT / "tuned-profiles"
 TOOLS_SPEC = ROOT / "SPECS" / "thp-tools.spec"
 THP_TOOLS = ROOT / "tools"
+RELEASE_SPEC = ROOT / "SPECS" / "kernel-thp-release.spec"
 TESTS = ROOT / "tests" / "selftests"
 WORK = BUILD / "rpmbuild"
 REPO_BASE = BUILD / "repo-base"
 SCRIPTS = tuple(ROOT / "scripts" / name for name in ("kconfig.py", "split_modules.py"))
 CORE_MODULES = ROOT / "SOURCES" / "core-modules.txt"
 NEEDED_GIB = 15
-KEY_NAME = "RPM-GPG-KEY-kernel-thp"
+KEY_NAME = signing.KEY_NAME
 TOOLS = (
     *("bc", "bison", "depmod", "flex", "gcc", "make", "openssl", "pahole", "patch", "perl", "rsync", "xz", "zstd"),
-    *("createrepo_c", "gpg", "rpmbuild", "rpmsign"),
+    *("createrepo_c", "gpg", "rpmbuild", "rpmsign", "sbsign"),
 )
 HEADERS = ("libelf.h", "openssl/ssl.h")
 
@@ -52,11 +58,21 @@ class Stage:
     inputs: tuple[Path, ...]
     root: Path = WORK
     spec: Path = SPEC
-    packed: Path | None = None  # the spec's only source is this directory; without it, the kernel and its series
+    packed: Path | None = None  # the spec's only source is this directory, as an archive
 
     @property
     def folder(self) -> Path:
         return self.root / self.name
+
+    @property
+    def of_kernel(self) -> bool:
+        """Whether it is built from the kernel and its series."""
+        return self.spec == SPEC
+
+    @property
+    def signed(self) -> bool:
+        """Whether it has a kernel, which is signed for Secure Boot."""
+        return self.of_kernel and "--without=kernel" not in self.options
 
     @property
     def packages(self) -> list[Path]:
@@ -65,6 +81,11 @@ class Stage:
     @property
     def stamp(self) -> Path:
         return self.folder / "stamp"
+
+    @property
+    def note(self) -> Path:
+        """What scripts/provenance.py has noted of the build."""
+        return self.folder / "build.json"
 
 
 def kernel(flavour: Flavour = CLOUD) -> Stage:
@@ -84,6 +105,17 @@ def tools() -> Stage:
     return Stage("tools", (), tuple(files_of(THP_TOOLS)), spec=TOOLS_SPEC, packed=THP_TOOLS)
 
 
+def release() -> Stage:
+    """Return the build of the package that tells hosts of the repository and its keys, which are made if need be."""
+    folder = BUILD / "release"
+    folder.mkdir(parents=True, exist_ok=True)
+    key, certificate = folder / KEY_NAME, folder / secure_boot.CERTIFICATE_NAME
+    with signing.keyring() as home:
+        signing.export(home, key)
+    certificate.write_bytes(secure_boot.signer().der())
+    return Stage("release", (), (key, certificate), spec=RELEASE_SPEC)
+
+
 def on_base(base: Path) -> Stage:
     """Return the build of the server flavour on another configuration than ours."""
     options = ("--without=selftests", *SERVER.rpmbuild, f"--define=base_config {base}")
@@ -99,11 +131,37 @@ def patches() -> list[Path]:
     return series.Series(ROOT / "patches" / lock.used().series).patches()
 
 
+def spin() -> int:
+    """Return which build of the same versions this is: the release of the packages."""
+    text = os.environ.get("SPIN") or "1"
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"SPIN={text} is not a number of 1 or more", "count the builds of one version: 1, 2, 3")
+    return int(text)
+
+
+def spec_text(stage: Stage) -> str:
+    """Return the spec with the values of this build for its defaults, so that a source package has them as well."""
+    values = {"spin": str(spin())}
+    if stage.of_kernel:
+        values["base"] = lock.used().version
+    if url := os.environ.get("REPO_URL"):
+        if not re.fullmatch(r"[a-z]+://[^\s%\\]+", url):
+            raise UserError(f"REPO_URL={url} is not the address of a repository", "give one such as https://host/path")
+        values["repo_url"] = url
+    text = stage.spec.read_text()
+    for name, value in values.items():
+        text = re.sub(rf"(?m)(?<=^%\{{!\?{name}:%global {name} )\S+(?=\}}$)", value, text)
+    return text
+
+
 def digest(stage: Stage) -> str:
     """Return the hash of everything a stage is made from; times and places of the files do not count."""
-    total = hashlib.sha256(b"" if stage.packed else lock.used().line().encode())
-    for path in [stage.spec, *([] if stage.packed else patches()), *stage.inputs]:
-        content = path.read_bytes()
+    total = hashlib.sha256(lock.used().line().encode() if stage.of_kernel else b"")
+    if stage.signed:
+        total.update(secure_boot.signer().der())
+    contents = [(stage.spec, spec_text(stage).encode())]
+    contents += [(path, path.read_bytes()) for path in [*(patches() if stage.of_kernel else []), *stage.inputs]]
+    for path, content in contents:
         name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name
         total.update(f"{name} {len(content)}\n".encode() + content)
     return total.hexdigest()
@@ -136,15 +194,18 @@ def pack(folder: Path, name: str, target: Path) -> None:
 
 
 def stage_sources(stage: Stage, folder: Path) -> None:
+    """Put the sources of a stage into a directory, all of them, as rpmbuild asks for whatever it is told to build."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if stage.packed:
         pack(stage.packed, stage.packed.name, folder / f"{stage.packed.name}.tar")
+    if not stage.of_kernel:
+        for path in () if stage.packed else stage.inputs:
+            shutil.copyfile(path, folder / path.name)
         return
     source = lock.used()
     (folder / source.path.name).symlink_to(source.path)
     files.replace(folder / lock.USED.name, source.line())
-    # rpmbuild asks for every source of the spec, whatever it is told to build.
     for path in [*patches(), *config.FOLDER.rglob("*.config"), CORE_MODULES, *SCRIPTS]:
         shutil.copyfile(path, folder / path.name)
     pack(TESTS, "thp", folder / "selftests.tar")
@@ -164,60 +225,40 @@ def compiler(stage: Stage) -> tuple[list[str], dict[str, str]]:
     }
 
 
+def prepare(stage: Stage, folder: Path) -> list[str]:
+    """Put spec and sources where rpmbuild is to find them; return the command's beginning and its end."""
+    stage_sources(stage, folder / "SOURCES")
+    spec = folder / "SPECS" / stage.spec.name
+    spec.parent.mkdir(exist_ok=True)
+    spec.write_text(spec_text(stage))
+    command = ["rpmbuild", f"--define=_topdir {folder}", str(spec)]
+    # Debian's packages are not in the rpm database; `make deps` and check_host() look after them.
+    return [*command, "--nodeps"] if Path("/etc/debian_version").exists() else command
+
+
 def build(stage: Stage) -> None:
     wanted = digest(stage)
     if stage.packages and stage.stamp.exists() and stage.stamp.read_text() == wanted:
         say(f"rpms: {stage.name} is up to date")
         return
     check_host()
-    stage_sources(stage, stage.folder / "SOURCES")
+    command = prepare(stage, stage.folder)
     shutil.rmtree(stage.folder / "RPMS", ignore_errors=True)
     options, env = compiler(stage)
-    if Path("/etc/debian_version").exists():
-        # Debian's packages are not in the rpm database; `make deps` and check_host() look after them.
-        options.append("--nodeps")
-    defines = [f"--define=_topdir {stage.folder}"]
-    if not stage.packed:
-        defines.append(f"--define=base {lock.used().version}")
-    log = BUILD / "logs" / f"rpmbuild-{stage.name}.log"
+    if stage.signed:
+        options += secure_boot.signer().rpmbuild
+    began = provenance.now()
     with step(f"rpmbuild {stage.name}"):
         run_logged(
-            ["rpmbuild", "-bb", *stage.options, *defines, *options, str(stage.spec)],
-            log,
+            [*command, "-bb", *stage.options, *options],
+            BUILD / "logs" / f"rpmbuild-{stage.name}.log",
             f"rpmbuild {stage.name}",
             "fix what the log says, then run `make rpms` again",
             env=env,
         )
+    noted = provenance.note(stage.options, wanted, began, lock.used() if stage.of_kernel else None)
+    files.replace(stage.note, json.dumps(noted))
     stage.stamp.write_text(wanted)
-
-
-def publish(built: list[Stage], repo: Path) -> None:
-    """Make the repository unless it is that of the present packages."""
-    wanted = "".join(f"{stage.stamp.read_text()}\n" for stage in built)
-    stamp = repo / ".inputs"
-    if stamp.exists() and stamp.read_text() == wanted:
-        say(f"rpms: {repo} is up to date")
-        return
-    with step("sign the packages, make the repository"):
-        make_repository([path for stage in built for path in stage.packages], repo, wanted)
-
-
-def make_repository(packages: list[Path], repo: Path, inputs: str) -> None:
-    """Make a signed repository under another name and put it in place of the old one when it is complete."""
-    part, old = repo.with_suffix(".part"), repo.with_suffix(".old")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    with signing.keyring() as home:
-        signing.sign_packages(home, [Path(shutil.copy2(path, part)) for path in packages])
-        subprocess.run(["createrepo_c", "--quiet", str(part)], check=True, stdin=subprocess.DEVNULL)
-        signing.sign_file(home, part / "repodata" / "repomd.xml")
-        signing.export(home, part / KEY_NAME)
-    (part / ".inputs").write_text(inputs)
-    shutil.rmtree(old, ignore_errors=True)
-    if repo.exists():
-        repo.rename(old)
-    part.rename(repo)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def extract(package: Path, folder: Path, pattern: str = "*") -> None:
@@ -254,12 +295,12 @@ def command() -> None:
     else:
         flavour = flavours.FLAVOURS[given.flavour]
         chosen, repo = kernel(flavour), flavour.repo
-    built = [chosen, selftests(), tuned_profiles(), tools()]
+    built = [chosen, selftests(), tuned_profiles(), tools(), release()]
     with ExitStack() as locks:
         for stage in built:
             locks.enter_context(alone(stage))
             build(stage)
-        publish(built, repo)
+        repository.publish(built, repo)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,14 @@ from scripts.flavours import CLOUD, FLAVOURS
 
 FLAVOUR = FLAVOURS[os.environ.get("FLAVOUR", CLOUD.name)]
 VERSION = lock.used().version
-RELEASE = "1"
+RELEASE = str(rpms.spin())
 UNAME = f"{VERSION}-{RELEASE}.x86_64{FLAVOUR.suffix}"
 MODULES = f"/lib/modules/{UNAME}"
-META, CORE, REST, DEVEL = (f"{FLAVOUR.package}{part}" for part in ("", "-core", "-modules", "-devel"))
-# No modules are built for the debug kernel later, so it has no -devel.
-KERNEL = (META, CORE, REST) if FLAVOUR.debug else (META, CORE, REST, DEVEL)
+META, CORE, REST, DEVEL, DEBUGINFO = (
+    f"{FLAVOUR.package}{part}" for part in ("", "-core", "-modules", "-devel", "-debuginfo")
+)
+# No modules are built for the debug kernel later, so it has no -devel. Only the cloud flavour has debug information.
+KERNEL = (META, CORE, REST, *(() if FLAVOUR.debug else (DEVEL,)), *((DEBUGINFO,) if FLAVOUR == CLOUD else ()))
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -60,5 +62,7 @@ def unpacked(packages: Packages, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """Unpack the packages that hold files, as a host would have them."""
     root = tmp_path_factory.mktemp("unpacked")
     for name in KERNEL[1:]:
+        if name == DEBUGINFO:  # large, and not for every host
+            continue
         rpms.extract(packages.paths[name], root)
     return root

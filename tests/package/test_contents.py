@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import lzma
 import re
 import subprocess
@@ -10,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts import config, kconfig, lock, series
+from scripts import config, kconfig, lock, rpms, secure_boot, series
 from scripts.console import ROOT
 from scripts.flavours import CLOUD, FLAVOURS, SERVER
 from tests.package.conftest import (
     CORE,
+    DEBUGINFO,
+    DEVEL,
     FLAVOUR,
     KERNEL,
     META,
@@ -28,11 +31,12 @@ from tests.package.conftest import (
 )
 
 OF_KERNEL = (*KERNEL, "kernel-thp-selftests")
+OTHERS = ("tuned-profiles-thp", "tuned-profiles-thp-recommend", "thp-tools", "kernel-thp-release")
 NEVRA = f"{VERSION}-{RELEASE}"
 
 
 def test_exactly_the_promised_packages(packages: Packages) -> None:
-    assert set(packages.paths) == {*OF_KERNEL, "tuned-profiles-thp", "tuned-profiles-thp-recommend", "thp-tools"}
+    assert set(packages.paths) == {*OF_KERNEL, *OTHERS}
     for name in OF_KERNEL:
         assert packages.paths[name].name == f"{name}-{NEVRA}.x86_64.rpm"
 
@@ -50,6 +54,66 @@ def test_core_holds_what_boots(packages: Packages) -> None:
     assert any("/fs/xfs/" in name for name in files)
     disk = {CLOUD: "dm-thin-pool", SERVER: "/megaraid/"}.get(FLAVOUR, "dm-thin-pool")
     assert any(disk in name for name in files)
+
+
+def test_names_that_the_host_writes_belong_to_the_kernel(packages: Packages) -> None:
+    """What kernel-install puts into /boot, and depmod beside the modules, whatever depmod the build host has."""
+    form = "[%{FILENAMES} %{FILEFLAGS:fflags} %{FILESIZES} %{FILEMODES:octal}\\n]"
+    fields = [line.split() for line in packages.query(CORE, "--queryformat", form).splitlines()]
+    ghosts = {
+        name: (int(size), mode)
+        for name, flags, size, mode in (line for line in fields if len(line) == 4)
+        if "g" in flags
+    }
+    assert {name for name in ghosts if name.startswith("/boot/")} == {
+        *(f"/boot/{name}-{UNAME}" for name in ("vmlinuz", "System.map", "config")),
+        f"/boot/.vmlinuz-{UNAME}.hmac",
+        f"/boot/initramfs-{UNAME}.img",
+    }
+    # So much has to be free in /boot before anything is done.
+    assert ghosts[f"/boot/initramfs-{UNAME}.img"][0] >= 32 << 20
+    assert ghosts[f"/boot/vmlinuz-{UNAME}"][0] > 1 << 20
+    assert {f"{MODULES}/modules.{name}" for name in ("dep", "dep.bin", "weakdep")} <= ghosts.keys()
+    # Without a file in the build, rpm takes the name for a file that nobody may read.
+    assert [name for name, (_, mode) in ghosts.items() if mode == "100000"] == []
+
+
+def test_fips_checksum_is_that_of_the_kernel(unpacked: Path) -> None:
+    folder = unpacked / MODULES[1:]
+    key = b"FIPS-FTW-RHT2009"
+    made = hmac.new(key, (folder / "vmlinuz").read_bytes(), "sha512").hexdigest()
+    assert (folder / ".vmlinuz.hmac").read_text() == f"{made}  vmlinuz-{UNAME}\n"
+
+
+def test_kernel_is_signed_with_the_published_certificate(unpacked: Path, tmp_path: Path) -> None:
+    der, pem = FLAVOUR.repo / secure_boot.CERTIFICATE_NAME, tmp_path / "cert.pem"
+    subprocess.run(["openssl", "x509", "-inform", "DER", "-in", str(der), "-out", str(pem)], check=True)
+    done = run("sbverify", "--cert", str(pem), str(unpacked / MODULES[1:] / "vmlinuz"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(FLAVOUR != CLOUD, reason="only the cloud flavour has debug information")
+def test_debug_information_is_of_this_kernel_and_of_every_module(packages: Packages, tmp_path: Path) -> None:
+    modules = {name for half in (CORE, REST) for name in packages.lines(half, "--list") if ".ko" in name}
+    debug = {name for name in packages.lines(DEBUGINFO, "--list") if name.endswith(".debug")}
+    wanted = {re.sub(r"\.ko(\.\w+)?$", ".ko.debug", name) for name in modules}
+    assert debug == {f"/usr/lib/debug{name}" for name in wanted}
+    rpms.extract(packages.paths[DEBUGINFO], tmp_path, "*/vmlinux")
+    vmlinux = tmp_path / "usr" / "lib" / "debug" / MODULES[1:] / "vmlinux"
+    assert " .debug_info " in run("readelf", "--sections", "--wide", str(vmlinux)).stdout
+    assert f"Linux version {UNAME} ".encode() in vmlinux.read_bytes()
+
+
+@pytest.mark.skipif(FLAVOUR.debug, reason="the debug flavour has no -devel")
+def test_devel_requires_what_its_programs_are_linked_with_and_no_interpreter(packages: Packages) -> None:
+    needed = packages.lines(DEVEL, "--requires")
+    assert any(line.startswith("libcrypto.so.") for line in needed)
+    assert any(line.startswith("libelf.so.") for line in needed)
+    assert not [line for line in needed if line.startswith(("/", "perl"))]
+
+
+def test_firmware_comes_with_the_kernel_of_physical_servers_only(packages: Packages) -> None:
+    assert ("linux-firmware" in packages.lines(CORE, "--recommends")) == (FLAVOUR == SERVER)
 
 
 def test_every_module_is_in_one_package_only(packages: Packages) -> None:

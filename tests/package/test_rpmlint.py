@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts import srpms
 from scripts.console import ROOT
 from tests.package.conftest import Packages, run
 
@@ -30,19 +31,26 @@ def lint(*files: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def remarks(packages: Packages) -> list[str]:
-    return lint(*packages.paths.values())
+def sources() -> list[Path]:
+    found = sorted(srpms.REPO.glob("*.src.rpm"))
+    assert found, "run `make srpm`"
+    return found
+
+
+@pytest.fixture(scope="module")
+def remarks(packages: Packages, sources: list[Path]) -> list[str]:
+    return lint(*packages.paths.values(), *sources)
 
 
 def test_every_remark_is_expected(remarks: list[str]) -> None:
     assert [line for line in remarks if not any(re.match(pattern, line) for pattern in allowed())] == []
 
 
-def test_every_expected_remark_is_made(packages: Packages, remarks: list[str]) -> None:
+def test_every_expected_remark_is_made(packages: Packages, sources: list[Path], remarks: list[str]) -> None:
     """Those about packages of other flavours are for the tests of these."""
-    here = [
-        path.name.rsplit("-", 2)[0] + path.name[path.name.rindex(".", 0, -4) : -4] for path in packages.paths.values()
-    ]
+    paths = [*packages.paths.values(), *sources]
+    here = [path.name.rsplit("-", 2)[0] + path.name[path.name.rindex(".", 0, -4) : -4] for path in paths]
+    here += [f"{path.name.rsplit('-', 2)[0]}.spec{line}" for path in sources for line in ("", ":1")]
     expected = [
         pattern for pattern in allowed() if any(re.fullmatch(pattern.partition(": ")[0], name) for name in here)
     ]

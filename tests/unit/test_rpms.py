@@ -72,3 +72,31 @@ def test_same_selftests_give_the_same_archive(tmp_path: Path) -> None:
     for name in ("one.tar", "two.tar"):
         rpms.pack(rpms.TESTS, "thp", tmp_path / name)
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
+
+
+def test_spin_is_a_number_and_1_unless_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPIN", raising=False)
+    assert rpms.spin() == 1
+    monkeypatch.setenv("SPIN", "2")
+    assert rpms.spin() == 2
+    for wrong in ("0", "-1", "two", "1.5"):
+        monkeypatch.setenv("SPIN", wrong)
+        with pytest.raises(UserError, match=f"SPIN={wrong} is not a number of 1 or more"):
+            rpms.spin()
+
+
+@pytest.mark.parametrize("stage", [rpms.tuned_profiles(), rpms.tools()], ids=lambda stage: stage.name)
+def test_next_spin_is_another_build(stage: rpms.Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPIN", raising=False)
+    before = rpms.digest(stage)
+    assert "%{!?spin:%global spin 1}\n" in rpms.spec_text(stage)
+    monkeypatch.setenv("SPIN", "2")
+    assert rpms.digest(stage) != before
+    assert "%{!?spin:%global spin 2}\n" in rpms.spec_text(stage)
+
+
+@pytest.mark.parametrize("wrong", ["packages.example.org", "https://a b/", "https://host/%{name}"])
+def test_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    monkeypatch.setenv("REPO_URL", wrong)
+    with pytest.raises(UserError, match=r"is not the address of a repository; give one such as https://host/path"):
+        rpms.spec_text(rpms.tools())
