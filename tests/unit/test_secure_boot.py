@@ -126,9 +126,15 @@ def expanded(signer: Signer) -> dict[str, str]:
     return dict(zip(names, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")))
 
 
+def test_percent_signs_are_not_taken_for_macros() -> None:
+    """These would be a directive and a macro of rpm."""
+    signer = Signer("pkcs11:token=%define", Path("/keys/%{_host}/cert.pem"))
+    assert expanded(signer) == {"sign_key": signer.key, "sign_cert": str(signer.certificate), "sign_engine": "pkcs11"}
+
+
 @pytest.fixture
 def token(build: Path, monkeypatch: pytest.MonkeyPatch) -> Signer:
-    """A key in a token, whose name has a space: in a URI that is a percent sign, which rpm would take for a macro."""
+    """A key in a token, whose name has a space, which is a percent sign in a URI."""
     found = pair(build / "user", "-addext", "extendedKeyUsage=codeSigning")
     (build / "tokens").mkdir()
     (build / "softhsm.conf").write_text(f"directories.tokendir = {build}/tokens\n")
