@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,28 +26,37 @@ def publish(built: Sequence[Stage], repo: Path) -> None:
         say(f"repository: {repo} is up to date")
         return
     packages = [path for stage in built for path in stage.packages]
-    compare_releases(packages, repo)
+    say_unnoticed(packages, repo)
     with step("sign the packages, make the repository"):
         make(packages, repo, wanted, built)
 
 
-def compare_releases(packages: Sequence[Path], repo: Path) -> None:
-    """Stop at a package that is older than what hosts may have from the repository; say which they would not notice."""
-    form = "%{NAME}.%{ARCH} %{VERSION}-%{RELEASE} %{PAYLOADDIGEST}"
+def refuse_older(planned: Mapping[str, str], repo: Path) -> None:
+    """Stop before anything is built if it would be older than what hosts may have from the repository.
+
+    `planned` has version and release by the name of the source package.
+    """
+    for path in sorted(repo.glob("*.rpm")):
+        ((source, _),) = (header.rsplit(".src.rpm", 1) for header in sbom.header(path, "%{SOURCERPM}\n"))
+        name, version, release = source.rsplit("-", 2)
+        new = planned.get(name)
+        if new and newer(f"{version}-{release}", new):
+            what = (
+                f"{repo} has {name} {version}-{release}, and this would be {new}, which no host would take in its place"
+            )
+            raise UserError(what, f"give a higher SPIN, or delete {repo} if no host has packages from it")
+
+
+def say_unnoticed(packages: Sequence[Path], repo: Path) -> None:
+    """Say which packages changed without a new version or release."""
+    form = "%{NEVRA} %{PAYLOADDIGEST}\n"
     before, after = (
-        dict(line.split(" ", 1) for path in paths for line in sbom.header(path, form))
+        dict(line.split() for path in paths for line in sbom.header(path, form))
         for paths in (sorted(repo.glob("*.rpm")), packages)
     )
-    unnoticed = []
-    for name in sorted(before.keys() & after.keys()):
-        (old, was), (new, now) = before[name].split(), after[name].split()
-        if newer(old, new):
-            what = f"{repo} has {name} {old}, and this would be {new}, which no host would take in its place"
-            raise UserError(what, f"give a higher SPIN, or delete {repo} if no host has packages from it")
-        if old == new and was != now:
-            unnoticed.append(name)
-    if unnoticed:
-        say(f"repository: changed under the name of what {repo} had: {', '.join(unnoticed)}")
+    changed = sorted(name for name in before.keys() & after.keys() if before[name] != after[name])
+    if changed:
+        say(f"repository: changed under the name of what {repo} had: {', '.join(changed)}")
         say("repository: hosts that have these keep them; give a higher SPIN to reach such hosts")
 
 

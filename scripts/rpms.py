@@ -20,7 +20,7 @@ import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,6 +152,18 @@ def spec_text(stage: Stage) -> str:
     for name, value in values.items():
         text = re.sub(rf"(?m)(?<=^%\{{!\?{name}:%global {name} )\S+(?=\}}$)", value, text)
     return text
+
+
+def releases(stages: Iterable[Stage]) -> dict[str, str]:
+    """Return what version and release the source package of each stage will have, by its name."""
+    found = {}
+    for stage in stages:
+        values = [f"--define=spin {spin()}", *([f"--define=base {lock.used().version}"] if stage.of_kernel else [])]
+        form = "--queryformat=%{NAME} %{VERSION}-%{RELEASE}"
+        command = ["rpmspec", "-q", "--srpm", *stage.options, *values, form, str(stage.spec)]
+        name, number = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        found[name] = number
+    return found
 
 
 def digest(stage: Stage) -> str:
@@ -296,6 +308,7 @@ def command() -> None:
         flavour = flavours.FLAVOURS[given.flavour]
         chosen, repo = kernel(flavour), flavour.repo
     built = [chosen, selftests(), tuned_profiles(), tools(), release()]
+    repository.refuse_older(releases(built), repo)
     with ExitStack() as locks:
         for stage in built:
             locks.enter_context(alone(stage))
