@@ -120,10 +120,7 @@ def test_a_good_host_is_supported(tmp_path: Path) -> None:
         ({"proc/sys/vm/defrag_mode": None}, {}),
         ({f"{SYSFS}/underused_max_ptes_none": "511"}, {"shrinker-threshold": "degraded"}),
         ({f"{SYSFS}/underused_max_ptes_none": "khugepaged"}, {"shrinker-threshold": "degraded"}),
-        ({f"{SYSFS}/underused_max_ptes_none": "50"}, {"shrinker-threshold": "degraded"}),
-        ({f"{SYSFS}/underused_max_ptes_none": "52"}, {}),
-        # 409 pages are 5 % of a huge page of 8192.
-        ({f"{SYSFS}/hpage_pmd_size": str(8192 * os.sysconf("SC_PAGE_SIZE"))}, {"shrinker-threshold": "degraded"}),
+        ({f"{SYSFS}/underused_max_ptes_none": "4"}, {"shrinker-threshold": "degraded"}),
         ({"run/systemd/container": "lxc"}, {"kernel-log": "unseen", "profile-active": "unseen"}),
         ({"run/.containerenv": ""}, {"kernel-log": "unseen", "profile-active": "unseen"}),
     ],
@@ -131,6 +128,15 @@ def test_a_good_host_is_supported(tmp_path: Path) -> None:
 def test_one_thing_wrong(tmp_path: Path, changes: dict[str, str | None], expected: dict[str, str]) -> None:
     found = collected(tmp_path, changes)
     assert wrong(found) == expected
+
+
+@pytest.mark.parametrize("subpages", [512, 8192])
+def test_every_threshold_of_the_profiles_is_good(tmp_path: Path, subpages: int) -> None:
+    found = collected(tmp_path, {})
+    found.thp.huge_page_bytes = subpages * found.thp.page_bytes
+    for percent in range(1, 100):
+        found.thp.underused_max_ptes_none = str(subpages * percent // 100)
+        assert wrong(found) == {}, f"{percent} %"
 
 
 @pytest.mark.parametrize("flavour", flavours.FLAVOURS.values(), ids=list(flavours.FLAVOURS))

@@ -19,8 +19,8 @@ CHOICE = "kernel-thp-cloud (virtual machines) or kernel-thp (bare metal)"
 BOOT = f"boot {CHOICE}"
 # tuned switches every profile off that is not named.
 APPLY = "`tuned-adm profile thp-shrinker`, with the host's own profiles (`tuned-adm active`) named before it"
-# A threshold below this share of a huge page splits huge pages in use.
-LOWEST_THRESHOLD = 0.1
+# threshold_percent of the profiles is 1 or more, rounded down to pages. Below that, huge pages in full use are split.
+LOWEST_PERCENT = 1
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def _threshold(facts: Facts) -> Check:
     if thp.threshold >= thp.subpages - 1:
         what = f"the threshold is {thp.threshold} of {thp.subpages} pages, so no huge page that holds data is split"
         return Check(name, DEGRADED, what, APPLY)
-    if thp.threshold < LOWEST_THRESHOLD * thp.subpages:
+    if thp.threshold < thp.subpages * LOWEST_PERCENT // 100:
         what = f"the threshold is {thp.threshold} of {thp.subpages} pages, so huge pages in use are split"
         return Check(name, DEGRADED, what, APPLY)
     return Check(name, OK, f"{thp.threshold} of {thp.subpages} pages")
