@@ -11,6 +11,7 @@ import pytest
 from scripts import rpms
 from scripts.console import ROOT
 from tests.package.conftest import Packages, run
+from tools.thp_validate.document import json_schema
 
 # What distributions with their own Python macros define.
 SITELIB = "/usr/lib/python3.99/site-packages"
@@ -27,6 +28,7 @@ def test_program_runs_and_prints_what_its_schema_specifies(root: Path) -> None:
     done = run(str(root / "usr" / "bin" / "thp-validate"), "--json")
     assert done.returncode in (0, 1, 2), done.stderr
     schema = json.loads((root / "usr" / "share" / "thp-tools" / "thp-validate.schema.json").read_text())
+    assert schema == json_schema()
     jsonschema.validate(json.loads(done.stdout), schema)
 
 

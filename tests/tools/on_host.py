@@ -9,9 +9,8 @@ from typing import Any
 import jsonschema
 
 from lab.vm import Vm
-from scripts.console import ROOT
+from tests.validated import SCHEMA
 
-SCHEMA = json.loads((ROOT / "tools" / "thp-validate.schema.json").read_text())
 SPARSE = Path(__file__).with_name("sparse.py")
 SYSFS = "/sys/kernel/mm/transparent_hugepage"
 EXIT = {"supported": 0, "degraded": 1, "unsupported": 2}

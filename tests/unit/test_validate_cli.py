@@ -15,12 +15,13 @@ import jsonschema
 import pytest
 
 from scripts.console import ROOT
+from tests.validated import SCHEMA
 from tools.thp_validate import cli, report, selftests
+from tools.thp_validate.document import json_schema
 from tools.thp_validate.errors import UserError
 from tools.thp_validate.system import System
 
 COMMAND = str(ROOT / "tools" / "thp-validate")
-SCHEMA = json.loads((ROOT / "tools" / "thp-validate.schema.json").read_text())
 NOBODY = 65534
 
 
@@ -35,6 +36,19 @@ def test_json_of_this_host_is_valid_and_gives_the_exit_code() -> None:
     assert done.returncode == report.EXIT[found["verdict"]]
     assert found["kernel"]["uname"] == os.uname().release
     assert found["watch"]["seconds"] >= 0.1
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    spec = (ROOT / "SPECS" / "thp-tools.spec").read_text()
+    (version,) = (line.split()[1] for line in spec.splitlines() if line.startswith("Version:"))
+    done = run("--version")
+    assert (done.returncode, done.stdout) == (0, f"thp-validate {version}\n")
+
+
+def test_the_schema_is_printed() -> None:
+    done = run("--schema")
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == json_schema()
 
 
 def test_text_ends_with_the_verdict() -> None:
@@ -141,7 +155,7 @@ def test_help_has_every_option_and_exit_code() -> None:
     assert done.returncode == 0
     page = (ROOT / "tools" / "thp-validate.1").read_text().replace("\\-", "-")
     estimate = ("--estimate", "--pid", "--cgroup", "--samples")
-    for word in ("--json", "--junit", "--allow-log", "--watch", "--selftests", *estimate):
+    for word in ("--json", "--junit", "--allow-log", "--watch", "--selftests", "--schema", "--version", *estimate):
         assert word in done.stdout
         assert word in page
 

@@ -13,6 +13,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 from .pagemap import ANON, WORD
 from .system import System
@@ -38,16 +39,16 @@ IN_DOUBT = LOCKED | OFFLINE | PRIVATE
 class Blocks:
     """How many blocks were read, and how many of these are of each kind. Each is of one of the five."""
 
-    block_bytes: int
-    complete: bool
-    sampled: int
-    free: int
-    movable: int
-    hostage: int
-    mixed: int
-    unmovable: int
-    # Hostage and mixed blocks in which every unmovable page is in doubt.
-    doubtful: int
+    COMPUTED: ClassVar = ("fragmented",)
+    block_bytes: Annotated[int, "a block is as large as a huge page"]
+    complete: Annotated[bool, "every block was read; otherwise a sample of them"]
+    sampled: Annotated[int, "blocks read, without those that have holes; more than 0"]
+    free: Annotated[int, "all pages are free"]
+    movable: Annotated[int, "free and movable pages"]
+    hostage: Annotated[int, "at most a tenth of the pages is unmovable, the rest free or movable"]
+    mixed: Annotated[int, "more than a tenth of the pages is unmovable, and others are movable"]
+    unmovable: Annotated[int, "more than a tenth of the pages is unmovable, the rest free"]
+    doubtful: Annotated[int, "of hostage and mixed: all pages that look unmovable may be free or movable"]
 
     @property
     def spread(self) -> float:
@@ -56,6 +57,7 @@ class Blocks:
 
     @property
     def fragmented(self) -> bool:
+        """Whether hostage and mixed without doubtful are more than 10 % of sampled; does not change the verdict."""
         return self.spread > MOST_SPREAD
 
 

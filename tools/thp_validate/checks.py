@@ -15,6 +15,9 @@ from .facts import Facts
 from .taint import DEGRADED, OK, UNSUPPORTED
 
 UNSEEN, SKIPPED = "unseen", "skipped"
+RESULTS = (*taint.VERDICTS, UNSEEN, SKIPPED)
+SUPPORTED = "supported"
+VERDICTS = (SUPPORTED, DEGRADED, UNSUPPORTED)
 CHOICE = "kernel-thp-cloud (virtual machines) or kernel-thp (bare metal)"
 BOOT = f"boot {CHOICE}"
 # tuned switches every profile off that is not named.
@@ -25,7 +28,7 @@ LOWEST_PERCENT = 1
 
 @dataclass(frozen=True)
 class Check:
-    """`result` is ok, degraded, unsupported, unseen or skipped; ok and skipped have no hint."""
+    """`result` is one of RESULTS; ok and skipped have no hint."""
 
     id: str
     result: str
@@ -44,7 +47,7 @@ def evaluate(facts: Facts) -> list[Check]:
 def verdict(checks: list[Check]) -> str:
     """Return the worst verdict: unsupported, degraded or supported."""
     found = {check.verdict for check in checks}
-    return next((word for word in (UNSUPPORTED, DEGRADED) if word in found), "supported")
+    return next((word for word in (UNSUPPORTED, DEGRADED) if word in found), SUPPORTED)
 
 
 def _flavour(facts: Facts) -> Check:

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from . import checks, counters, estimate, facts, kernel_log, report, selftests
+from . import VERSION, checks, counters, estimate, facts, kernel_log, report, selftests
+from .document import json_schema
 from .errors import UserError
 from .system import System
 
@@ -64,7 +65,9 @@ def parser() -> Parser:
         description="Report whether this host is set up as kernel-thp supports it, and if not, why and what to do.",
         epilog=EPILOG,
     )
-    made.add_argument("--json", action="store_true", help="print one JSON object, see thp-validate.schema.json")
+    made.add_argument("--version", action="version", version=f"thp-validate {VERSION}")
+    made.add_argument("--json", action="store_true", help="print one JSON object")
+    made.add_argument("--schema", action="store_true", help="print the JSON Schema of that object, and check nothing")
     made.add_argument("--junit", type=Path, metavar="FILE", help="also write the checks to FILE, as JUnit XML")
     made.add_argument(
         "--allow-log",
@@ -93,6 +96,9 @@ def command() -> int:
     given = made.parse_args()
     if not given.estimate and (given.pid or given.cgroup or given.samples):
         made.error("--pid, --cgroup and --samples need --estimate")
+    if given.schema:
+        print(json.dumps(json_schema(), indent=2))
+        return 0
     if given.junit:
         _check_writable(given.junit)
     system = System()

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from .system import System
 from .thp import Thp
@@ -22,9 +23,11 @@ NAMES = re.compile(rf"thp_\w+|{ANONYMOUS}|oom_kill")
 
 @dataclass
 class Watch:
+    """How the counters changed in that time (--watch)."""
+
     seconds: float
     change: dict[str, int] = field(default_factory=dict)
-    meaning: str = ""
+    meaning: Annotated[str, "the change in one sentence"] = ""
 
 
 def collect(system: System) -> dict[str, int]:

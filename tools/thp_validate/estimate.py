@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from . import cgroup
 from .errors import UserError
@@ -49,13 +50,13 @@ class Reading:
 
 @dataclass
 class Threshold:
-    """The effect of a threshold. Errors are half widths of a 95 % interval; None means that nothing was read."""
+    """The effect of a threshold. Errors are half widths of a 95 % interval; null: nothing was read."""
 
-    pages: int
+    pages: Annotated[int, "zero-filled pages above which a huge page is split"]
     in_force: bool
-    split: int | None
+    split: Annotated[int | None, "huge pages that would be split"]
     split_error: int | None
-    bytes: int | None
+    bytes: Annotated[int | None, "bytes that would be reclaimed"]
     bytes_error: int | None
 
 
@@ -63,24 +64,26 @@ class Threshold:
 class Subject:
     """One process, or all of them."""
 
-    pid: int | None
+    pid: Annotated[int | None, "null: all processes of the scope"]
     name: str
-    huge_bytes: int
-    read: int
-    zero_bytes: int | None
-    zero_bytes_error: int | None
+    huge_bytes: Annotated[int, "huge pages according to smaps; one that several processes map counts several times"]
+    read: Annotated[int, "number of huge pages read"]
+    zero_bytes: Annotated[int | None, "the zero-filled part; a huge page that several processes map counts once"]
+    zero_bytes_error: Annotated[int | None, "half width of the 95 % interval"]
     thresholds: list[Threshold] = field(default_factory=list)
 
 
 @dataclass
 class Estimate:
-    scope: str
+    """How much of the huge pages is zero-filled (--estimate)."""
+
+    scope: Annotated[str, "whose huge pages"]
     total: Subject
-    largest: list[Subject]
-    complete: bool
-    locked_bytes: int
-    watched_bytes: int
-    unseen_processes: int
+    largest: Annotated[list[Subject], "the ten processes with the most huge pages"]
+    complete: Annotated[bool, "every huge page was read, so errors are 0"]
+    locked_bytes: Annotated[int, "huge pages locked in memory, not counted"]
+    watched_bytes: Annotated[int, "huge pages watched by userfaultfd, not read"]
+    unseen_processes: Annotated[int, "processes not read, without permission or out of time"]
     read_bytes: int
     seconds: float
     cpu_seconds: float

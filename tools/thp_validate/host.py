@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from typing import Annotated
 
 from .system import System
 
 
 @dataclass
 class Host:
+    """The host, and who ran the checks."""
+
     name: str
-    os: str | None
+    os: Annotated[str | None, "PRETTY_NAME of os-release"]
     boot_id: str | None
     memory_bytes: int | None
-    anon_huge_bytes: int | None
-    container: str | None
-    root: bool
+    anon_huge_bytes: Annotated[int | None, "AnonHugePages of /proc/meminfo"]
+    container: Annotated[str | None, "the kind of container, null outside of one"]
+    root: Annotated[bool, "whether root ran the checks"]
 
 
 def collect(system: System) -> Host:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
+from . import taint
 from .system import System
+from .taint import Flag
 
 CLOUD, SERVER, DEBUG, OTHER = "cloud", "server", "debug", "other"
 # How `uname -r` of each flavour ends, and its package.
 SUFFIXES = {"+thp.cloud": CLOUD, "+thp": SERVER, "+thp.debug": DEBUG}
+FLAVOURS = (CLOUD, SERVER, DEBUG, OTHER)
 PACKAGES = {CLOUD: "kernel-thp-cloud", SERVER: "kernel-thp", DEBUG: "kernel-thp-debug"}
 KEY = re.compile(r"Key (?:ID|Fingerprint:?) ([0-9a-fA-F]{8,})")
 # What `rpm -V` prints before a file name, nine tests: `.` passed, `?` could not run, a letter failed.
@@ -20,17 +24,29 @@ NOT_ALLOWED = "(Permission denied)"
 
 @dataclass
 class Kernel:
-    uname: str = ""
-    flavour: str = OTHER
-    nevra: str | None = None
-    signature: str | None = None
-    key_known: bool | None = None
-    changed: list[str] | None = None
-    series: str | None = None
-    config_sha256: str | None = None
+    """The running kernel."""
+
+    COMPUTED: ClassVar = ("taints",)
+    uname: Annotated[str, "uname -r"] = ""
+    flavour: Annotated[str, "of kernel-thp, by the end of uname; other: not kernel-thp", FLAVOURS] = OTHER
+    nevra: Annotated[str | None, "package that owns the running kernel; null for other kernels"] = None
+    signature: Annotated[str | None, "as rpm prints it"] = None
+    key_known: Annotated[bool | None, "whether rpm has the key of that signature"] = None
+    changed: Annotated[list[str] | None, "files that rpm -V reports as changed"] = None
+    series: Annotated[str | None, "SHA-256 of the list of patches, /lib/modules/UNAME/series"] = None
+    config_sha256: Annotated[str | None, "SHA-256 of the kernel's configuration file"] = None
     tainted: int | None = None
-    splats: list[str] | None = None
-    command_line: list[str] = field(default_factory=list)
+    splats: Annotated[
+        list[str] | None, "lines of the kernel's log since the boot that report a defect, each once; null: not readable"
+    ] = None
+    command_line: Annotated[list[str], "the parameters on the kernel command line that set huge pages"] = field(
+        default_factory=list
+    )
+
+    @property
+    def taints(self) -> list[Flag]:
+        """The flags in tainted."""
+        return taint.flags(self.tainted or 0)
 
 
 def collect(system: System) -> Kernel:

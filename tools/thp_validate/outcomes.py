@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from .errors import UserError
 from .ktap import FAIL, PASS, SKIP, Report
 
 MISSING = "missing"
+VERDICTS = (PASS, FAIL, SKIP, MISSING)
 MAY_SKIP = re.compile(r"may-skip:\s*(.+)")
 
 
@@ -24,8 +26,8 @@ class Outcome:
     """The verdict of one test, whether the gate accepts it, and why."""
 
     name: str
-    program: str
-    verdict: str
+    program: Annotated[str, "the program of the selftests that reported it, empty for a missing test"]
+    verdict: Annotated[str, "missing: required, but no program reported it", VERDICTS]
     accepted: bool
     seconds: float
     reason: str

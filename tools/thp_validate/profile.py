@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from .system import Output, System
 
@@ -17,14 +18,16 @@ FAILED = "Verification failed"
 
 @dataclass
 class Profile:
-    """`at_boot` is None when systemctl could not run; `verified` when tuned gave no verdict, see `message`."""
+    """tuned and its profiles."""
 
-    installed: bool = False
-    running: bool = False
-    at_boot: bool | None = None
-    active: list[str] = field(default_factory=list)
-    verified: bool | None = None
-    message: str = ""
+    installed: Annotated[bool, "whether tuned-adm is installed"] = False
+    running: Annotated[bool, "whether the daemon runs"] = False
+    at_boot: Annotated[bool | None, "whether systemd starts the daemon at boot; null: systemctl could not run"] = None
+    active: Annotated[list[str], "the active profiles; those it would start with if the daemon does not run"] = field(
+        default_factory=list
+    )
+    verified: Annotated[bool | None, "the result of tuned-adm verify; null: it did not run, or gave no verdict"] = None
+    message: Annotated[str, "what tuned-adm verify printed"] = ""
 
     @property
     def ours(self) -> str | None:

@@ -1,52 +1,46 @@
-"""The output formats: the JSON object (thp-validate.schema.json), JUnit, and text."""
+"""The output formats: the JSON object, JUnit, and text."""
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from . import junit, taint
+from . import VERSION, junit, schema, taint
 from .checks import SKIPPED, UNSEEN, Check, verdict
+from .document import SCHEMA, Document, Reason
 from .estimate import Estimate, Subject
 from .facts import Facts
 from .kernel import OTHER
 
-SCHEMA = 1
 EXIT = {"supported": 0, "degraded": 1, "unsupported": 2}
 ZERO_CHANGE = "(no counter changed)"
 
 
 def as_json(facts: Facts, checks: list[Check]) -> dict[str, Any]:
-    kernel = dataclasses.asdict(facts.kernel)
-    known = taint.flags(facts.kernel.tainted or 0)
-    kernel["taints"] = [{"letter": flag.letter, "meaning": flag.meaning} for flag in known]
-    thp = dataclasses.asdict(facts.thp)
-    thp["threshold"] = facts.thp.threshold
-    blocks = facts.blocks and {**dataclasses.asdict(facts.blocks), "fragmented": facts.blocks.fragmented}
-    tests = facts.selftests and {**dataclasses.asdict(facts.selftests), "accepted": facts.selftests.accepted}
-    return {
-        "schema": SCHEMA,
-        "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "verdict": verdict(checks),
-        "reasons": [
-            {"id": check.id, "verdict": check.verdict, "what": check.what, "hint": check.hint}
-            for check in checks
-            if check.verdict != taint.OK
-        ],
-        "checks": {check.id: check.result for check in checks},
-        "host": dataclasses.asdict(facts.host),
-        "kernel": kernel,
-        "thp": thp,
-        "blocks": blocks,
-        "profile": dataclasses.asdict(facts.profile),
-        "counters": facts.counters,
-        "watch": facts.watch and dataclasses.asdict(facts.watch),
-        "selftests": tests,
-        "estimate": facts.estimate and dataclasses.asdict(facts.estimate),
-        "unseen": facts.unseen,
-    }
+    found: dict[str, Any] = schema.plain(
+        Document(
+            schema=SCHEMA,
+            version=VERSION,
+            time=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            verdict=verdict(checks),
+            reasons=[
+                Reason(check.id, check.verdict, check.what, check.hint) for check in checks if check.verdict != taint.OK
+            ],
+            checks={check.id: check.result for check in checks},
+            host=facts.host,
+            kernel=facts.kernel,
+            thp=facts.thp,
+            blocks=facts.blocks,
+            profile=facts.profile,
+            counters=facts.counters,
+            watch=facts.watch,
+            selftests=facts.selftests,
+            estimate=facts.estimate,
+            unseen=facts.unseen,
+        )
+    )
+    return found
 
 
 def as_junit(facts: Facts, checks: list[Check]) -> str:

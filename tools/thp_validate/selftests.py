@@ -11,6 +11,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 from .errors import UserError
 from .ktap import SKIP, Report, parse
@@ -27,12 +28,16 @@ GRACE = 30.0
 
 @dataclass
 class Selftests:
+    """A run of the selftests (--selftests)."""
+
+    COMPUTED: ClassVar = ("accepted",)
     seconds: float
     tests: list[Outcome] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
+    reasons: Annotated[list[str], "why the run is rejected; empty when it is accepted"] = field(default_factory=list)
 
     @property
     def accepted(self) -> int:
+        """The number of tests that are accepted."""
         return sum(test.accepted for test in self.tests)
 
     @property

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 OK, DEGRADED, UNSUPPORTED = "ok", "degraded", "unsupported"
+VERDICTS = (OK, DEGRADED, UNSUPPORTED)
 
 
 @dataclass(frozen=True)
 class Flag:
+    """A taint flag of the kernel."""
+
     bit: int
     letter: str
     meaning: str
-    verdict: str
+    verdict: Annotated[str, "of a host with this flag", VERDICTS]
 
 
 # Unsupported: the kernel oopsed, or its memory or machine may be faulty, so nothing it reports is reliable. Degraded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
 from .system import System
 
@@ -17,19 +18,20 @@ BRACKETS = re.compile(r"\[(\S+)\]")
 
 @dataclass
 class Thp:
-    """None: not there, or not readable."""
+    """The settings of transparent huge pages. Null: not there, or not readable."""
 
-    present: bool = False
+    COMPUTED: ClassVar = ("threshold",)
+    present: Annotated[bool, "whether the kernel has transparent huge pages"] = False
     page_bytes: int = field(default_factory=lambda: os.sysconf("SC_PAGE_SIZE"))
     huge_page_bytes: int | None = None
     enabled: str | None = None
-    size_enabled: str | None = None
+    size_enabled: Annotated[str | None, "of the largest size, Linux 6.8 and later; inherit: enabled decides"] = None
     defrag: str | None = None
-    defrag_mode: int | None = None
-    swapin_enabled: str | None = None
+    defrag_mode: Annotated[int | None, "vm.defrag_mode; null where the kernel has none"] = None
+    swapin_enabled: Annotated[str | None, "which huge pages come back from swap in one piece"] = None
     shrink_underused: int | None = None
-    underused_max_ptes_none: str | None = None
-    max_ptes_none: int | None = None
+    underused_max_ptes_none: Annotated[str | None, "khugepaged, or a number"] = None
+    max_ptes_none: Annotated[int | None, "khugepaged/max_ptes_none"] = None
 
     @property
     def subpages(self) -> int | None:
@@ -42,7 +44,7 @@ class Thp:
 
     @property
     def threshold(self) -> int | None:
-        """The number of zero-filled pages above which a huge page is underused; None without a shrinker."""
+        """The number of zero-filled pages above which a huge page is underused; null without a shrinker."""
         if self.shrink_underused is None:
             return None
         own = self.underused_max_ptes_none
