@@ -42,6 +42,10 @@ def test_fresh_kernel_lacks_only_its_settings(vm: Vm) -> None:
     assert found["kernel"]["changed"] == []
     assert found["kernel"]["config_sha256"]
     assert found["kernel"]["series"]
+    assert found["installed"]["kernels"] == [found["kernel"]["uname"]]
+    assert {found["kernel"]["nevra"]} <= set(found["installed"]["packages"])
+    assert found["profile"]["version"] == vm.run("tuned-adm --version").text.split()[-1]
+    assert found["debugging"]["btf"] == (vm.run("test -e /sys/kernel/btf/vmlinux", check=False).code == 0)
     defaults = {"shrink_underused": 1, "underused_max_ptes_none": "khugepaged", "max_ptes_none": 511}
     defaults |= {"defrag_mode": 0, "swapin_enabled": "never"}
     assert defaults.items() <= found["thp"].items()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lab import snapshots
+from lab.host import Host
 from lab.vm import Vm
 from scripts.flavours import CLOUD
 from tests.tools.on_host import COUNT, expect_exact, problems, start_sparse, stop_sparse, validate, write_setting
@@ -20,6 +23,8 @@ def test_stock_kernel_is_unsupported_with_a_hint(vm: Vm) -> None:
     assert found["blocks"]["sampled"] > 900
     hints = {reason["id"]: reason["hint"] for reason in found["reasons"]}
     assert hints["kernel-flavour"].startswith(f"install {CLOUD.package} ")
+    assert found["installed"]["kernels"] == []
+    assert any(package.startswith("thp-tools-") for package in found["installed"]["packages"])
 
 
 def test_estimate_on_the_stock_kernel_is_exact(vm: Vm) -> None:
@@ -31,3 +36,14 @@ def test_estimate_on_the_stock_kernel_is_exact(vm: Vm) -> None:
     huge = vm.run(f"grep AnonHugePages /proc/{pid}/smaps_rollup").text.split()[1]
     assert int(huge) == COUNT * 2048
     stop_sparse(vm)
+
+
+@pytest.mark.full
+def test_an_installed_kernel_has_to_be_booted(host: Host, vm: Vm) -> None:
+    host.install(CLOUD.package)
+    found = validate(vm)
+    (uname,) = found["installed"]["kernels"]
+    hint = next(reason["hint"] for reason in found["reasons"] if reason["id"] == "kernel-flavour")
+    assert hint == f"boot {uname}: `bootctl set-oneshot {host.entry(uname)}`, then `reboot`"
+    vm.run(f"dnf -y remove '{CLOUD.package}*'", timeout=300)
+    assert validate(vm)["installed"]["kernels"] == []

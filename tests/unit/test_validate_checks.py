@@ -71,7 +71,7 @@ def collected(tmp_path: Path, changes: dict[str, str | None]) -> Facts:
         found.kernel.signature, found.kernel.key_known = "RSA/SHA256, Fri Nov 20 2026, Key ID 0123456789abcdef", True
     if not found.host.container:
         found.kernel.splats = []
-        found.profile = profile.Profile(True, True, True, ["thp-shrinker"], True)
+        found.profile = profile.Profile(True, "2.20.0", True, True, ["thp-shrinker"], True)
     return found
 
 

@@ -54,15 +54,17 @@ def _flavour(facts: Facts) -> Check:
     name, uname, flavour = "kernel-flavour", facts.kernel.uname, facts.kernel.flavour
     if flavour in (kernels.CLOUD, kernels.SERVER):
         return Check(name, OK, f"{uname} is {kernels.PACKAGES[flavour]}")
+    newest, to_boot = next(iter(facts.installed.kernels), None), facts.installed.to_boot
+    ready = f", and {newest} is installed" if newest else ""
+    boot = f"boot {newest}: {to_boot}" if newest else f"install {CHOICE}, and boot it"
     if flavour == kernels.DEBUG:
-        return Check(name, UNSUPPORTED, f"{uname} is the debug kernel, too slow for production", BOOT)
-    install = f"install {CHOICE}, and boot it"
+        return Check(name, UNSUPPORTED, f"{uname} is the debug kernel, too slow for production{ready}", boot)
     if not uname:
         return Check(name, UNSEEN, "/proc does not show which kernel runs", "mount /proc, then run this again")
     if facts.thp.shrink_underused is None:
-        return Check(name, UNSUPPORTED, f"{uname} does not reclaim zero-filled pages of huge pages", install)
-    what = f"{uname} is not kernel-thp; it has its own underused shrinker, without our series"
-    return Check(name, DEGRADED, what, install)
+        return Check(name, UNSUPPORTED, f"{uname} does not reclaim zero-filled pages of huge pages{ready}", boot)
+    what = f"{uname} is not kernel-thp; it has its own underused shrinker, without our series{ready}"
+    return Check(name, DEGRADED, what, boot)
 
 
 def _package(facts: Facts) -> Check:

@@ -9,8 +9,10 @@ from . import schema
 from .blocks import Blocks
 from .checks import RESULTS, VERDICTS
 from .counters import Watch
+from .debugging import Debugging
 from .estimate import Estimate
 from .host import Host
+from .installed import Installed
 from .kernel import Kernel
 from .profile import Profile
 from .selftests import Selftests
@@ -49,6 +51,8 @@ class Document:
     ]
     host: Host
     kernel: Kernel
+    installed: Installed
+    debugging: Debugging
     thp: Thp
     blocks: Annotated[Blocks | None, "from /proc/kpageflags; null where root or that file is missing"]
     profile: Profile

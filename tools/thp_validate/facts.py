@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from . import blocks, counters, host, kernel, profile, thp
+from . import blocks, counters, debugging, host, installed, kernel, profile, thp
 from .blocks import Blocks
 from .counters import Watch
+from .debugging import Debugging
 from .estimate import Estimate
 from .host import Host
+from .installed import Installed
 from .kernel import Kernel
 from .profile import Profile
 from .selftests import Selftests
@@ -20,6 +22,8 @@ from .thp import Thp
 class Facts:
     host: Host
     kernel: Kernel
+    installed: Installed
+    debugging: Debugging
     thp: Thp
     profile: Profile
     counters: dict[str, int]
@@ -36,6 +40,8 @@ def collect(system: System) -> Facts:
     return Facts(
         host=host.collect(system),
         kernel=kernel.collect(system),
+        installed=installed.collect(system),
+        debugging=debugging.collect(system),
         thp=found,
         profile=profile.collect(system),
         counters=counters.collect(system),

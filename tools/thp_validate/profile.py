@@ -21,6 +21,7 @@ class Profile:
     """tuned and its profiles."""
 
     installed: Annotated[bool, "whether tuned-adm is installed"] = False
+    version: Annotated[str | None, "of tuned"] = None
     running: Annotated[bool, "whether the daemon runs"] = False
     at_boot: Annotated[bool | None, "whether systemd starts the daemon at boot; null: systemctl could not run"] = None
     active: Annotated[list[str], "the active profiles; those it would start with if the daemon does not run"] = field(
@@ -42,6 +43,7 @@ def collect(system: System) -> Profile:
     if active is None:
         return profile
     profile.installed = True
+    profile.version = version(system.run(["tuned-adm", "--version"]))
     profile.running, profile.active = names(active)
     enabled = system.run(["systemctl", "is-enabled", "tuned"])
     profile.at_boot = None if enabled is None else enabled.code == 0
@@ -50,6 +52,10 @@ def collect(system: System) -> Profile:
         if verify is not None:
             profile.verified, profile.message = verdict(verify)
     return profile
+
+
+def version(output: Output | None) -> str | None:
+    return output.text.split()[-1] if output and output.code == 0 and output.text.split() else None
 
 
 def names(output: Output) -> tuple[bool, list[str]]:

@@ -6,7 +6,7 @@ import datetime
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from . import VERSION, junit, schema, taint
+from . import VERSION, debugging, junit, schema, taint
 from .checks import SKIPPED, UNSEEN, Check, verdict
 from .document import SCHEMA, Document, Reason
 from .estimate import Estimate, Subject
@@ -30,6 +30,8 @@ def as_json(facts: Facts, checks: list[Check]) -> dict[str, Any]:
             checks={check.id: check.result for check in checks},
             host=facts.host,
             kernel=facts.kernel,
+            installed=facts.installed,
+            debugging=facts.debugging,
             thp=facts.thp,
             blocks=facts.blocks,
             profile=facts.profile,
@@ -78,6 +80,7 @@ def as_text(facts: Facts, checks: list[Check]) -> str:
     ]
     if facts.host.anon_huge_bytes is not None and facts.host.memory_bytes:
         lines.append(f"in use    {_mib(facts.host.anon_huge_bytes)} of {_mib(facts.host.memory_bytes)} as huge pages")
+    lines.append(f"debug     {debugging.text(facts.debugging)}")
     lines += _blocks(facts)
     for check in checks:
         if check.verdict != taint.OK:
