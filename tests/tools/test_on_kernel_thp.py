@@ -42,6 +42,7 @@ def test_fresh_kernel_lacks_only_its_settings(vm: Vm) -> None:
     assert found["kernel"]["changed"] == []
     assert found["kernel"]["config_sha256"]
     assert found["kernel"]["series"]
+    assert (found["secure_boot"]["uefi"], found["secure_boot"]["enforced"]) == (True, False)
     assert found["installed"]["kernels"] == [found["kernel"]["uname"]]
     assert {found["kernel"]["nevra"]} <= set(found["installed"]["packages"])
     assert found["profile"]["version"] == vm.run("tuned-adm --version").text.split()[-1]

@@ -24,6 +24,7 @@ def test_stock_kernel_is_unsupported_with_a_hint(vm: Vm) -> None:
     hints = {reason["id"]: reason["hint"] for reason in found["reasons"]}
     assert hints["kernel-flavour"].startswith(f"install {CLOUD.package} ")
     assert found["installed"]["kernels"] == []
+    assert found["secure_boot"]["enforced"] is False
     assert any(package.startswith("thp-tools-") for package in found["installed"]["packages"])
 
 

@@ -22,6 +22,7 @@ def test_upstream_kernel_is_degraded_and_not_ours(vm: Vm) -> None:
     assert found["thp"]["swapin_enabled"] is None
     assert found["blocks"]["sampled"] > 900
     assert found["installed"]["kernels"] == []
+    assert found["secure_boot"]["enforced"] is False
 
 
 def test_its_threshold_is_that_of_khugepaged(vm: Vm) -> None:

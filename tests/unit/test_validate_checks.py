@@ -48,6 +48,7 @@ STOCK = {
     f"{SYSFS}/underused_max_ptes_none": None,
     f"{SYSFS}/swapin_enabled": None,
 }
+UNSEEN_IN_CONTAINERS = dict.fromkeys(("kernel-log", "secure-boot", "profile-active"), "unseen")
 UPSTREAM = {
     "proc/sys/vm/defrag_mode": None,
     "proc/sys/kernel/osrelease": "6.12.117",
@@ -119,8 +120,8 @@ def test_a_good_host_is_supported(tmp_path: Path) -> None:
         ({f"{SYSFS}/underused_max_ptes_none": "511"}, {"shrinker-threshold": "degraded"}),
         ({f"{SYSFS}/underused_max_ptes_none": "khugepaged"}, {"shrinker-threshold": "degraded"}),
         ({f"{SYSFS}/underused_max_ptes_none": "4"}, {"shrinker-threshold": "degraded"}),
-        ({"run/systemd/container": "lxc"}, {"kernel-log": "unseen", "profile-active": "unseen"}),
-        ({"run/.containerenv": ""}, {"kernel-log": "unseen", "profile-active": "unseen"}),
+        ({"run/systemd/container": "lxc"}, UNSEEN_IN_CONTAINERS),
+        ({"run/.containerenv": ""}, UNSEEN_IN_CONTAINERS),
     ],
 )
 def test_one_thing_wrong(tmp_path: Path, changes: dict[str, str | None], expected: dict[str, str]) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import kernel as kernels
-from . import kernel_log, taint
+from . import kernel_log, secure_boot, taint
 from . import profile as profiles
 from .facts import Facts
+from .secure_boot import SecureBoot
 from .taint import DEGRADED, OK, UNSUPPORTED
 
 UNSEEN, SKIPPED = "unseen", "skipped"
@@ -57,6 +58,8 @@ def _flavour(facts: Facts) -> Check:
     newest, to_boot = next(iter(facts.installed.kernels), None), facts.installed.to_boot
     ready = f", and {newest} is installed" if newest else ""
     boot = f"boot {newest}: {to_boot}" if newest else f"install {CHOICE}, and boot it"
+    if facts.secure_boot.enforced and facts.secure_boot.state not in (None, secure_boot.TRUSTED):
+        boot = f"first do what the check secure-boot says, then {boot}"
     if flavour == kernels.DEBUG:
         return Check(name, UNSUPPORTED, f"{uname} is the debug kernel, too slow for production{ready}", boot)
     if not uname:
@@ -137,6 +140,49 @@ def _log(facts: Facts) -> Check:
         hint = "raise SystemMaxUse= in journald.conf for the next boot" if facts.host.root else "run this as root"
         return Check(name, UNSEEN, what, hint)
     return Check(name, OK, "no complaint since the boot")
+
+
+def _secure_boot(facts: Facts) -> Check:
+    name, found = "secure-boot", facts.secure_boot
+    if facts.host.container:
+        return _host_only(name, "the firmware's variables", facts.host.container)
+    if found.enforced is None and found.uefi:
+        what = "the firmware's variables are not readable, so whether Secure Boot is enforced is not known"
+        return Check(name, UNSEEN, what, f"mount efivarfs at {secure_boot.EFI}/efivars")
+    if not found.enforced:
+        return Check(name, OK, "not enforced")
+    if found.subject is None:
+        return Check(name, SKIPPED, "enforced, and no kernel-thp is installed whose signature could be checked")
+    if found.state is None:
+        return Check(name, UNSEEN, f"Secure Boot is enforced, and {found.subject} is not readable", "run this as root")
+    if found.state != secure_boot.TRUSTED:
+        return Check(name, DEGRADED, *_not_booted(found))
+    if facts.kernel.flavour != kernels.OTHER and found.lockdown == "none":
+        what = "Secure Boot is enforced, but the kernel is not locked down, so root can load code that nobody signed"
+        return Check(name, DEGRADED, what, "add lockdown=integrity to the kernel command line, then reboot")
+    return Check(name, OK, f"enforced, and {found.subject} is trusted")
+
+
+def _not_booted(found: SecureBoot) -> tuple[str, str]:
+    """Return why Secure Boot refuses what is installed, and what to do about it."""
+    refused = f"Secure Boot is enforced, and this host would not boot {found.subject}:"
+    signed = "install one that is signed"
+    if found.state == secure_boot.UNSIGNED:
+        return f"{refused} it is not signed", f"{signed}, or switch Secure Boot off in the firmware's setup"
+    if found.state == secure_boot.DAMAGED:
+        return f"{refused} it is no EFI image, or not the one that was signed", "`dnf reinstall` its package"
+    if found.state == secure_boot.REVOKED:
+        return f"{refused} it, or its certificate ({found.signer}), is revoked in dbx or MokListX", signed
+    places = "db or the MOK list" if found.shim else "db"
+    what = f"{refused} its certificate ({found.signer or 'not in the image'}) is not in {places}"
+    if not found.shim:
+        file = found.certificate or secure_boot.ELSEWHERE
+        return what, f"enrol {file} in db in the firmware's setup; without shim, the MOK list does not count"
+    if found.import_pending:
+        return what, "reboot, and confirm the import that is pending in MokManager"
+    named = "" if found.certificate else f" (FILE: {secure_boot.ELSEWHERE})"
+    confirm = "reboot, and confirm in MokManager with the password you chose"
+    return what, f"`mokutil --import {found.certificate or 'FILE'}`{named}, {confirm}"
 
 
 def _present(facts: Facts) -> Check:
@@ -261,6 +307,7 @@ CHECKS: tuple[Callable[[Facts], Check], ...] = (
     _files,
     _taint,
     _log,
+    _secure_boot,
     _present,
     _enabled,
     _command_line,

@@ -15,6 +15,7 @@ from .host import Host
 from .installed import Installed
 from .kernel import Kernel
 from .profile import Profile
+from .secure_boot import SecureBoot
 from .selftests import Selftests
 from .taint import DEGRADED, UNSUPPORTED
 from .thp import Thp
@@ -52,6 +53,7 @@ class Document:
     host: Host
     kernel: Kernel
     installed: Installed
+    secure_boot: SecureBoot
     debugging: Debugging
     thp: Thp
     blocks: Annotated[Blocks | None, "from /proc/kpageflags; null where root or that file is missing"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from . import blocks, counters, debugging, host, installed, kernel, profile, thp
+from . import blocks, counters, debugging, host, installed, kernel, profile, secure_boot, thp
 from .blocks import Blocks
 from .counters import Watch
 from .debugging import Debugging
@@ -13,6 +13,7 @@ from .host import Host
 from .installed import Installed
 from .kernel import Kernel
 from .profile import Profile
+from .secure_boot import SecureBoot
 from .selftests import Selftests
 from .system import System
 from .thp import Thp
@@ -23,6 +24,7 @@ class Facts:
     host: Host
     kernel: Kernel
     installed: Installed
+    secure_boot: SecureBoot
     debugging: Debugging
     thp: Thp
     profile: Profile
@@ -36,11 +38,12 @@ class Facts:
 
 
 def collect(system: System) -> Facts:
-    found = thp.collect(system)
+    found, ours = thp.collect(system), installed.collect(system)
     return Facts(
         host=host.collect(system),
         kernel=kernel.collect(system),
-        installed=installed.collect(system),
+        installed=ours,
+        secure_boot=secure_boot.collect(system, ours.kernels),
         debugging=debugging.collect(system),
         thp=found,
         profile=profile.collect(system),

@@ -31,6 +31,7 @@ def as_json(facts: Facts, checks: list[Check]) -> dict[str, Any]:
             host=facts.host,
             kernel=facts.kernel,
             installed=facts.installed,
+            secure_boot=facts.secure_boot,
             debugging=facts.debugging,
             thp=facts.thp,
             blocks=facts.blocks,

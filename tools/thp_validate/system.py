@@ -50,7 +50,7 @@ class System:
     def bytes_of(self, name: str) -> bytes | None:
         try:
             return self.path(name).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as error:
             self.unseen[name] = error.strerror or type(error).__name__
