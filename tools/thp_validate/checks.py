@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import kernel as kernels
-from . import kernel_log, secure_boot, taint
+from . import kernel_log, secure_boot, taint, waivers
 from . import profile as profiles
 from .facts import Facts
+from .kernel import Kernel
 from .secure_boot import SecureBoot
-from .taint import DEGRADED, OK, UNSUPPORTED
+from .taint import DEGRADED, OK, UNSUPPORTED, Flag
 
 UNSEEN, SKIPPED = "unseen", "skipped"
 RESULTS = (*taint.VERDICTS, UNSEEN, SKIPPED)
@@ -118,12 +119,33 @@ def _taint(facts: Facts) -> Check:
     name, mask = "kernel-taint", facts.kernel.tainted
     if mask is None:
         return Check(name, UNSEEN, "/proc/sys/kernel/tainted cannot be read", "mount /proc, then run this again")
-    bad = [flag for flag in taint.flags(mask) if flag.verdict != OK]
+    waived = {each.what for each in facts.waivers.waived} if facts.waivers else set()
+    bad = [flag for flag in facts.kernel.taints if flag.verdict != OK and flag.letter not in waived]
     if not bad:
         return Check(name, OK, f"taint {mask}")
-    worst = UNSUPPORTED if UNSUPPORTED in (flag.verdict for flag in bad) else DEGRADED
-    what = "the kernel is tainted: " + "; ".join(f"{flag.letter}, {flag.meaning}" for flag in bad)
-    return Check(name, worst, what, "find the cause in `journalctl -k`, remove it, reboot")
+    if UNSUPPORTED in (flag.verdict for flag in bad):
+        worst, hint = UNSUPPORTED, "find the cause in `journalctl -k`, remove it, reboot"
+    else:
+        worst, hint = DEGRADED, f"find the cause in `journalctl -k`, remove it, reboot; or waive it in {waivers.FILE}"
+    return Check(name, worst, "the kernel is tainted: " + "; ".join(_flag(flag, facts.kernel) for flag in bad), hint)
+
+
+def _flag(flag: Flag, kernel: Kernel) -> str:
+    modules = [name for name, letters in kernel.modules.items() if flag.letter in letters]
+    return f"{flag.letter}, {flag.meaning}" + (f" ({', '.join(modules)})" if modules else "")
+
+
+def _waivers(facts: Facts) -> Check:
+    name, found = "waivers", facts.waivers
+    if found is None:
+        if waivers.FILE in facts.unseen:
+            return Check(name, UNSEEN, f"{waivers.FILE} is not readable", "run this as root")
+        return Check(name, SKIPPED, f"there is no {waivers.FILE}")
+    if found.problems:
+        more = f" (and {len(found.problems) - 3} more)" if len(found.problems) > 3 else ""
+        what = f"not waived: {'; '.join(found.problems[:3])}{more}"
+        return Check(name, DEGRADED, what, f"correct, renew or remove it in {found.file}, see thp-validate(1)")
+    return Check(name, OK, f"{len(found.valid)} valid")
 
 
 def _log(facts: Facts) -> Check:
@@ -306,6 +328,7 @@ CHECKS: tuple[Callable[[Facts], Check], ...] = (
     _signature,
     _files,
     _taint,
+    _waivers,
     _log,
     _secure_boot,
     _present,

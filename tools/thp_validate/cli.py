@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from . import VERSION, checks, counters, estimate, facts, kernel_log, report, selftests
+from . import VERSION, checks, counters, estimate, facts, kernel_log, report, selftests, waivers
 from .document import json_schema
 from .errors import UserError
 from .system import System
@@ -112,6 +112,8 @@ def command() -> int:
         found.selftests = selftests.run(system)
     # Last, as everything above could make the kernel complain.
     found.kernel.splats = kernel_log.collect(system, given.allow_log)
+    found.waivers = waivers.collect(system)
+    waivers.apply(found.waivers, found.kernel)
     results = checks.evaluate(found)
     if given.junit:
         _write(given.junit, report.as_junit(found, results))

@@ -19,6 +19,7 @@ from .secure_boot import SecureBoot
 from .selftests import Selftests
 from .taint import DEGRADED, UNSUPPORTED
 from .thp import Thp
+from .waivers import Waivers
 
 SCHEMA = 1
 SCHEMAS = (SCHEMA,)
@@ -59,6 +60,7 @@ class Document:
     blocks: Annotated[Blocks | None, "from /proc/kpageflags; null where root or that file is missing"]
     profile: Profile
     counters: Annotated[dict[str, int], "from /proc/vmstat, and psi_memory_some_us from /proc/pressure/memory"]
+    waivers: Annotated[Waivers | None, "null: there is no file of them"]
     watch: Watch | None
     selftests: Selftests | None
     estimate: Estimate | None

@@ -17,6 +17,7 @@ from .secure_boot import SecureBoot
 from .selftests import Selftests
 from .system import System
 from .thp import Thp
+from .waivers import Waivers
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Facts:
     counters: dict[str, int]
     sysfs: bool
     blocks: Blocks | None = None
+    waivers: Waivers | None = None
     watch: Watch | None = None
     selftests: Selftests | None = None
     estimate: Estimate | None = None

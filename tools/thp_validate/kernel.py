@@ -36,6 +36,9 @@ class Kernel:
     series: Annotated[str | None, "SHA-256 of the list of patches, /lib/modules/UNAME/series"] = None
     config_sha256: Annotated[str | None, "SHA-256 of the kernel's configuration file"] = None
     tainted: int | None = None
+    modules: Annotated[dict[str, str], "the loaded modules that taint the kernel, and the letters of their flags"] = (
+        field(default_factory=dict)
+    )
     splats: Annotated[
         list[str] | None, "lines of the kernel's log since the boot that report a defect, each once; null: not readable"
     ] = None
@@ -54,6 +57,7 @@ def collect(system: System) -> Kernel:
     kernel.flavour = flavour(kernel.uname)
     tainted = system.word("/proc/sys/kernel/tainted") or ""
     kernel.tainted = int(tainted) if tainted.isdecimal() else None
+    kernel.modules = _modules(system)
     words = (system.read("/proc/cmdline") or "").split()
     kernel.command_line = [word for word in words if word.startswith("transparent_hugepage=")]
     kernel.config_sha256 = _configuration(system, kernel.uname)
@@ -61,6 +65,12 @@ def collect(system: System) -> Kernel:
     kernel.series = None if series is None else hashlib.sha256(series).hexdigest()
     _package(system, kernel)
     return kernel
+
+
+def _modules(system: System) -> dict[str, str]:
+    names = sorted(path.parent.name for path in system.path("/sys/module").glob("*/taint"))
+    letters = {name: system.word(f"/sys/module/{name}/taint") or "" for name in names}
+    return {name: found for name, found in letters.items() if found}
 
 
 def flavour(uname: str) -> str:

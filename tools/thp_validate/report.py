@@ -37,6 +37,7 @@ def as_json(facts: Facts, checks: list[Check]) -> dict[str, Any]:
             blocks=facts.blocks,
             profile=facts.profile,
             counters=facts.counters,
+            waivers=facts.waivers,
             watch=facts.watch,
             selftests=facts.selftests,
             estimate=facts.estimate,
@@ -83,6 +84,8 @@ def as_text(facts: Facts, checks: list[Check]) -> str:
         lines.append(f"in use    {_mib(facts.host.anon_huge_bytes)} of {_mib(facts.host.memory_bytes)} as huge pages")
     lines.append(f"debug     {debugging.text(facts.debugging)}")
     lines += _blocks(facts)
+    if facts.waivers:
+        lines += [f"waived    {each.what}, {facts.waivers.until(each.waiver)}" for each in facts.waivers.waived]
     for check in checks:
         if check.verdict != taint.OK:
             lines += ["", f"{check.result:<12}{check.id}: {check.what}", f"{'hint':<12}{check.hint}"]
