@@ -26,6 +26,7 @@ PAGES = 1 << 21
 HOSTAGE_SHARE = 0.1
 # Unmovable memory is less than a tenth of most hosts: where it was kept together, fewer blocks than that have some.
 MOST_SPREAD = 0.1
+KINDS = ("free", "movable", "hostage", "mixed", "unmovable")
 # Documentation/admin-guide/mm/pagemap.rst, and PRIVATE of include/linux/kernel-page-flags.h
 LOCKED, LRU, BUDDY, NOPAGE, LARGE, OFFLINE, ZEROS, PRIVATE = (1 << bit for bit in (0, 5, 10, 20, 22, 23, 24, 35))
 # Linux 6.1 has LRU only on the first page of a large folio, and on the others of a file's only LARGE.
@@ -77,7 +78,7 @@ def collect(system: System, thp: Thp) -> Blocks | None:
         return None
     if not found["sampled"]:
         return None
-    names = ("sampled", "free", "movable", "hostage", "mixed", "unmovable", "doubtful")
+    names = ("sampled", *KINDS, "doubtful")
     complete = sum(map(len, areas)) <= PAGES // subpages
     return Blocks(thp.huge_page_bytes, complete, *(found[name] for name in names))
 

@@ -10,16 +10,18 @@ import os
 import re
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from . import VERSION, checks, counters, estimate, facts, kernel_log, report, selftests, waivers
+from . import VERSION, checks, counters, estimate, facts, kernel_log, nagios, prometheus, report, selftests, waivers
 from .document import json_schema
 from .errors import UserError
 from .system import System
 
 NO_VERDICT = 3
 INTERRUPTED = 130
+QUIET = "--quiet"
 EPILOG = "Exit code: 0 supported, 1 degraded, 2 unsupported, 3 no verdict (the message says why), 130 interrupted."
 
 
@@ -66,9 +68,14 @@ def parser() -> Parser:
         epilog=EPILOG,
     )
     made.add_argument("--version", action="version", version=f"thp-validate {VERSION}")
-    made.add_argument("--json", action="store_true", help="print one JSON object")
-    made.add_argument("--schema", action="store_true", help="print the JSON Schema of that object, and check nothing")
+    shown = made.add_mutually_exclusive_group()
+    shown.add_argument("--json", action="store_true", help="print one JSON object")
+    shown.add_argument(QUIET, action="store_true", help="print one line, as a plugin of Nagios does")
+    shown.add_argument("--schema", action="store_true", help="print the JSON Schema of that object, and check nothing")
     made.add_argument("--junit", type=Path, metavar="FILE", help="also write the checks to FILE, as JUnit XML")
+    made.add_argument(
+        "--prometheus", type=Path, metavar="FILE", help="also write metrics to FILE, for the node exporter's collector"
+    )
     made.add_argument(
         "--allow-log",
         type=_pattern,
@@ -99,8 +106,11 @@ def command() -> int:
     if given.schema:
         print(json.dumps(json_schema(), indent=2))
         return 0
-    if given.junit:
-        _check_writable(given.junit)
+    if given.quiet and (given.watch or given.estimate):
+        made.error(f"{QUIET} has no room for what --watch and --estimate find")
+    files = {"--junit": given.junit, "--prometheus": given.prometheus}
+    for option, path in files.items():
+        _check_writable(option, path)
     system = System()
     found = facts.collect(system)
     if given.estimate:
@@ -115,19 +125,23 @@ def command() -> int:
     found.waivers = waivers.collect(system)
     waivers.apply(found.waivers, found.kernel)
     results = checks.evaluate(found)
-    if given.junit:
-        _write(given.junit, report.as_junit(found, results))
-    print(json.dumps(report.as_json(found, results), indent=2) if given.json else report.as_text(found, results))
+    for (option, path), content in zip(files.items(), (report.as_junit, prometheus.text)):
+        if path:
+            _write(option, path, content(found, results))
+    if given.quiet:
+        print(nagios.line(found, results))
+    else:
+        print(json.dumps(report.as_json(found, results), indent=2) if given.json else report.as_text(found, results))
     return report.EXIT[checks.verdict(results)]
 
 
-def _check_writable(path: Path) -> None:
+def _check_writable(option: str, path: Path | None) -> None:
     """Fail before minutes of work, not after."""
-    if not path.parent.is_dir() or path.is_dir():
-        raise UserError(f"--junit {path} cannot be written", "name a file in a directory that exists")
+    if path and (not path.parent.is_dir() or path.is_dir()):
+        raise UserError(f"{option} {path} cannot be written", "name a file in a directory that exists")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(option: str, path: Path, text: str) -> None:
     """Write a file that is complete or absent; write to a pipe or device directly, and never replace it."""
     target = path.resolve()
     part = target.with_name(f".{target.name}.part")
@@ -139,7 +153,7 @@ def _write(path: Path, text: str) -> None:
         part.replace(target)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise UserError(f"--junit {path} cannot be written: {error.strerror}", "name another file") from None
+        raise UserError(f"{option} {path} cannot be written: {error.strerror}", "name another file") from None
 
 
 def main() -> int:
@@ -152,12 +166,22 @@ def main() -> int:
         sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"thp-validate: {error}", file=sys.stderr)
-        return NO_VERDICT
+        return _failed(str(error), NO_VERDICT)
     except BrokenPipeError:
         # The reader closed the pipe: discard the rest silently.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NO_VERDICT
     except KeyboardInterrupt:
-        print("thp-validate: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return _failed("interrupted", INTERRUPTED)
+    except Exception as error:
+        # Python's own exit code would be that of a degraded host.
+        traceback.print_exc()
+        return _failed(f"{type(error).__name__}: {error}; report this with `sos report`", NO_VERDICT)
+
+
+def _failed(why: str, code: int) -> int:
+    print(f"thp-validate: {why}", file=sys.stderr)
+    if QUIET not in sys.argv:
+        return code
+    print(nagios.unknown(why))
+    return NO_VERDICT

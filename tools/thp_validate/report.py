@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 from . import VERSION, debugging, junit, schema, taint
+from .blocks import KINDS
 from .checks import SKIPPED, UNSEEN, Check, verdict
 from .document import SCHEMA, Document, Reason
 from .estimate import Estimate, Subject
@@ -109,8 +110,7 @@ def _blocks(facts: Facts) -> list[str]:
     found = facts.blocks
     if found is None:
         return []
-    names = ("free", "movable", "hostage", "mixed", "unmovable")
-    shares = ", ".join(f"{100 * getattr(found, name) / found.sampled:.0f} % {name}" for name in names)
+    shares = ", ".join(f"{100 * getattr(found, name) / found.sampled:.0f} % {name}" for name in KINDS)
     lines = [f"blocks    {shares}, of {found.sampled} blocks{'' if found.complete else ', a sample'}"]
     if found.fragmented and facts.thp.defrag_mode:
         # Only kernel-thp has a parameter of its own. Linux sets sysctl.* late, right before it starts init.
