@@ -42,6 +42,7 @@ def test_every_module_is_there(packages: Packages) -> None:
     for path in (ROOT / "tools" / "thp_validate").glob("*.py"):
         assert f"/usr/share/thp-tools/thp_validate/{path.name}" in files
     assert any(name.startswith("/usr/share/man/man1/thp-validate.1") for name in files)
+    assert "/usr/share/bash-completion/completions/thp-validate" in files
     assert any(name.endswith("/sos/report/plugins/thp.py") for name in files)
 
 
