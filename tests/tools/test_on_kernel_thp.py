@@ -13,7 +13,6 @@ from lab.vm import Vm
 from scripts.flavours import CLOUD
 from tests.tools.on_host import (
     GROUP,
-    SCHEMA,
     STDERR,
     SYSFS,
     expect_exact,
@@ -22,9 +21,11 @@ from tests.tools.on_host import (
     stop_sparse,
     validate,
 )
+from tests.validated import SCHEMA
 
 RECIPE = snapshots.KERNEL_THP
 SELFTESTS_TIMEOUT = 1200.0
+WAIVER = "[test]\ntaint = U\nreason = a test sets it\nexpires = 9999-12-31\n"
 NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups"
 
 
@@ -125,17 +126,36 @@ def test_selftests_run_and_are_accepted(host: Host, vm: Vm) -> None:
 @pytest.mark.usefixtures("profile")
 def test_sos_collects_the_verdict(vm: Vm) -> None:
     vm.run("mkdir -p /var/lib/kernel-thp && echo '{}' > /var/lib/kernel-thp/rollout.json")
+    vm.write("/etc/thp-validate.conf", WAIVER)
     vm.run("rm -rf /tmp/sos && mkdir /tmp/sos")
     vm.run("sos report --batch --only-plugins thp,memory --tmp-dir /tmp/sos --build", timeout=300)
     folder = vm.run("ls -d /tmp/sos/sosreport-*/").text.splitlines()[0]
     found = json.loads(vm.run(f"cat {folder}/sos_commands/thp/thp-validate.json").text)
     jsonschema.validate(found, SCHEMA)
     assert found["watch"]["seconds"] >= 5
+    assert found["waivers"]["valid"][0]["name"] == "test"
+    assert {"installed", "debugging", "secure_boot"} <= set(found)
     collected = vm.run(f"cd {folder} && find . -type f").text
     entry = f"{CLOUD.suffix}.conf"
-    for name in ("./sos_commands/thp/rpm_-V", "./var/lib/kernel-thp/rollout.json", entry, "bootctl_list"):
+    ours = ("./sos_commands/thp/rpm_-V", "./var/lib/kernel-thp/rollout.json", "./etc/thp-validate.conf")
+    for name in (*ours, entry, "bootctl_list"):
         assert name in collected
     assert "random-seed" not in collected
+    vm.run("rm /etc/thp-validate.conf")
+
+
+@pytest.mark.usefixtures("profile")
+def test_monitoring_gets_its_line_and_its_metrics(vm: Vm) -> None:
+    line = vm.run("thp-validate --quiet --prometheus /tmp/thp.prom").text
+    assert line.startswith("THP OK - supported: ") and " | problems=0;;;0 anon_huge=" in line
+    metrics = vm.run("cat /tmp/thp.prom").text.splitlines()
+    verdict = 'thp_validate_verdict{verdict="supported"} 1'
+    assert {verdict, "thp_shrinker_enabled 1", "thp_defrag_mode_enabled 1"} <= set(metrics)
+    assert any(sample.startswith("thp_zero_subpages_dropped_total ") for sample in metrics)
+    vm.run("echo 0 > /sys/kernel/mm/transparent_hugepage/shrink_underused")
+    done = vm.run("thp-validate --quiet", check=False)
+    vm.run("echo 1 > /sys/kernel/mm/transparent_hugepage/shrink_underused")
+    assert (done.code, done.text.startswith("THP WARNING - degraded: shrinker-switch: ")) == (1, True)
 
 
 @pytest.mark.usefixtures("profile")
@@ -188,3 +208,17 @@ def test_a_problem_is_named(vm: Vm, breaks: str, fixes: str, expected: dict[str,
     vm.run(fixes)
     assert expected.items() <= problems(found).items()
     assert found["verdict"] == ("unsupported" if "unsupported" in expected.values() else "degraded")
+
+
+@pytest.mark.usefixtures("profile")
+def test_a_waiver_takes_a_taint_away_until_it_ends(vm: Vm) -> None:
+    """After the tests above, which leave a taint and a complaint."""
+    vm.run("echo 64 > /proc/sys/kernel/tainted")
+    vm.write("/etc/thp-validate.conf", WAIVER)
+    found = validate(vm)
+    assert (found["checks"]["kernel-taint"], found["checks"]["waivers"]) == ("ok", "ok")
+    assert {"what": "U", "waiver": "test"} in found["waivers"]["waived"]
+    vm.write("/etc/thp-validate.conf", WAIVER.replace("9999", "2020"))
+    found = validate(vm)
+    assert problems(found).items() >= {"kernel-taint": "degraded", "waivers": "degraded"}.items()
+    vm.run("rm /etc/thp-validate.conf")

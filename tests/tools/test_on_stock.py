@@ -25,6 +25,8 @@ def test_stock_kernel_is_unsupported_with_a_hint(vm: Vm) -> None:
     assert hints["kernel-flavour"].startswith(f"install {CLOUD.package} ")
     assert found["installed"]["kernels"] == []
     assert found["secure_boot"]["enforced"] is False
+    line = vm.run("thp-validate --quiet", check=False)
+    assert (line.code, line.text.startswith("THP CRITICAL - unsupported: kernel-flavour: ")) == (2, True)
     assert any(package.startswith("thp-tools-") for package in found["installed"]["packages"])
 
 

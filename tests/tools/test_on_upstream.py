@@ -23,6 +23,8 @@ def test_upstream_kernel_is_degraded_and_not_ours(vm: Vm) -> None:
     assert found["blocks"]["sampled"] > 900
     assert found["installed"]["kernels"] == []
     assert found["secure_boot"]["enforced"] is False
+    line = vm.run("thp-validate --quiet", check=False)
+    assert (line.code, line.text.startswith("THP WARNING - degraded: kernel-flavour: ")) == (1, True)
 
 
 def test_its_threshold_is_that_of_khugepaged(vm: Vm) -> None:

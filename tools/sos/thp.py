@@ -13,8 +13,8 @@ GRUB = ("grub2", "grub2-efi", "grub2-common")
 
 # IndependentPlugin alone would be enough, but sos 4.0 and its Debian policy do not load such a plugin.
 class Thp(Plugin, IndependentPlugin, RedHatPlugin, DebianPlugin):  # type: ignore[misc]
-    """Whether this host is set up as kernel-thp supports it, whether the packages' files are as signed, which kernels
-    the boot loader can start, and how far a rollout got.
+    """Whether this host is set up as kernel-thp supports it, and what somebody waived; whether the packages' files are
+    as signed, which kernels the boot loader can start, and how far a rollout got.
     """
 
     short_desc = "Reclaim of underused transparent huge pages (kernel-thp)"
@@ -27,7 +27,7 @@ class Thp(Plugin, IndependentPlugin, RedHatPlugin, DebianPlugin):  # type: ignor
         self.add_cmd_output("thp-validate --json --watch 5", suggest_filename="thp-validate.json", stderr=False)
         self._packages()
         self._boot()
-        self.add_copy_spec("/var/lib/kernel-thp")
+        self.add_copy_spec(["/var/lib/kernel-thp", "/etc/thp-validate.conf"])
 
     def _packages(self) -> None:
         listed = self.exec_cmd(f"rpm -qa --qf '%{{NVRA}}\\n' {OURS}")
