@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from scripts.console import ROOT
 from tests.unit.test_validate_checks import STOCK, UPSTREAM, collected, wrong
 from tools.thp_validate import boot, checks, debugging, installed
 from tools.thp_validate.checks import Check
@@ -83,6 +87,25 @@ def test_grub_takes_the_id_of_the_entry(tmp_path: Path, program: str) -> None:
 def test_a_kernel_without_an_entry_needs_one_first(tmp_path: Path) -> None:
     entry(tmp_path, "boot/loader/entries", "1234-old.conf", OLD)
     assert boot.hint(System(tmp_path), NEW).startswith(f"it has no boot entry: `kernel-install add {NEW} ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_entries_that_only_root_can_read_are_not_missing(tmp_path: Path) -> None:
+    entry(tmp_path, "boot/loader/entries", "1234-old.conf", OLD)
+    entry(tmp_path, "efi/loader/entries", "1234-new.conf", NEW)
+    script = (
+        "import os, sys; from pathlib import Path; from tools.thp_validate import boot, system; os.seteuid(65534)\n"
+        "asked = system.System(Path(sys.argv[1])); print(boot.hint(asked, sys.argv[2])); print(*asked.unseen)"
+    )
+    for mode, hint, unseen in ((0o700, "boot menu", "/efi/loader/entries"), (0o755, "boot menu", "")):
+        (tmp_path / "efi").chmod(mode)
+        for folder in (tmp_path, *tmp_path.parents[:2]):
+            folder.chmod(0o755)
+        command = [sys.executable, "-c", script, str(tmp_path), NEW]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        first, second = done.stdout.splitlines()
+        assert hint in first
+        assert second == unseen
 
 
 @pytest.mark.parametrize(

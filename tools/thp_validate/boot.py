@@ -14,7 +14,7 @@ def hint(system: System, uname: str) -> str:
     """Return how to boot a kernel once, by the loader that booted this host; the default stays as it is."""
     entries = _entries(system)
     named = next((name for name, version in entries.items() if version == uname), None)
-    if entries and named is None:
+    if entries and named is None and not set(FOLDERS) & set(system.unseen):
         return f"it has no boot entry: `kernel-install add {uname} /lib/modules/{uname}/vmlinuz`, then boot it"
     # After four bytes of attributes, UTF-16.
     if (system.bytes_of(LOADER) or b"")[4:].decode("utf-16-le", "replace").startswith("systemd-boot"):
@@ -30,13 +30,15 @@ def _entries(system: System) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in FOLDERS:
         try:
-            paths = sorted(system.path(folder).glob("*.conf"))
+            names = sorted(path.name for path in system.path(folder).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            continue
         except OSError as error:
             system.unseen[folder] = error.strerror or type(error).__name__
             continue
-        for path in paths:
-            for line in (system.read(f"{folder}/{path.name}") or "").splitlines():
+        for name in (name for name in names if name.endswith(".conf")):
+            for line in (system.read(f"{folder}/{name}") or "").splitlines():
                 key, _, value = line.strip().partition(" ")
                 if key == "version":
-                    found.setdefault(path.name, value.strip())
+                    found.setdefault(name, value.strip())
     return found
