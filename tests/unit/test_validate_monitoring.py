@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from scripts.console import ROOT
 from tests.unit.test_validate_checks import GOOD, STOCK, SYSFS, UPSTREAM, collected
 from tests.unit.test_validate_cli import run
 from tools.thp_validate import checks, cli, facts, nagios, prometheus, waivers
@@ -145,6 +147,17 @@ def test_metrics_have_the_values_of_the_host(tmp_path: Path) -> None:
     }
     assert {name: made.get(name) for name in expected} == expected
     assert not any("nr_free" in name or "anon" in name for name in made)
+
+
+def test_the_file_is_utf_8_whatever_the_terminal_is(tmp_path: Path) -> None:
+    script = (
+        "from pathlib import Path; import sys; from tools.thp_validate import cli; "
+        "cli._write('--prometheus', Path(sys.argv[1]), chr(0xFFFD))"
+    )
+    environment = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-c", script, str(tmp_path / "file")]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+    assert (tmp_path / "file").read_bytes() == b"\xef\xbf\xbd"
 
 
 def test_the_file_appears_whole(tmp_path: Path) -> None:

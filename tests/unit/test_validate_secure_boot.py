@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_validate_checks import STOCK, UNAME, collected, wrong
-from tools.thp_validate import checks, secure_boot, signature
+from tools.thp_validate import checks, report, secure_boot, signature
 from tools.thp_validate.checks import Check
+from tools.thp_validate.system import System
 
 pytestmark = pytest.mark.skipif(not shutil.which("sbsign"), reason="needs sbsign, of the package sbsigntool")
 
@@ -238,6 +239,7 @@ def test_what_is_not_enforced_refuses_nothing(
 def test_without_uefi_there_is_no_secure_boot(tmp_path: Path) -> None:
     found = collected(tmp_path, {})
     assert (found.secure_boot.uefi, found.secure_boot.enforced) == (False, False)
+    assert "boot      no UEFI visible" in report.as_text(found, []).splitlines()
     assert wrong(found) == {}
 
 
@@ -253,4 +255,7 @@ def test_a_kernel_under_secure_boot_is_locked_down(
         (tmp_path / secure_boot.LOCKDOWN.lstrip("/")).write_text(lockdown)
     found = host(tmp_path, {**ENFORCED, DB: (keys / "ours.esl").read_bytes()}, keys / "ours.efi")
     assert found.result == result
+    boot = secure_boot.text(secure_boot.collect(System(tmp_path), [UNAME]))
+    assert boot.startswith("UEFI, Secure Boot enforced")
+    assert boot.endswith({"degraded": "lockdown none", "ok": "lockdown integrity"}[result] if lockdown else "enforced")
     assert ("lockdown=integrity" in found.hint) == (result == "degraded")

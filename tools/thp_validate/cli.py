@@ -108,8 +108,8 @@ def command() -> int:
         return 0
     if given.quiet and (given.watch or given.estimate):
         made.error(f"{QUIET} has no room for what --watch and --estimate find")
-    files = {"--junit": given.junit, "--prometheus": given.prometheus}
-    for option, path in files.items():
+    files = (("--junit", given.junit, report.as_junit), ("--prometheus", given.prometheus, prometheus.text))
+    for option, path, _ in files:
         _check_writable(option, path)
     system = System()
     found = facts.collect(system)
@@ -125,7 +125,7 @@ def command() -> int:
     found.waivers = waivers.collect(system)
     waivers.apply(found.waivers, found.kernel)
     results = checks.evaluate(found)
-    for (option, path), content in zip(files.items(), (report.as_junit, prometheus.text)):
+    for option, path, content in files:
         if path:
             _write(option, path, content(found, results))
     if given.quiet:
@@ -142,14 +142,17 @@ def _check_writable(option: str, path: Path | None) -> None:
 
 
 def _write(option: str, path: Path, text: str) -> None:
-    """Write a file that is complete or absent; write to a pipe or device directly, and never replace it."""
+    """Write a file that is complete or absent, as UTF-8, which the readers expect.
+
+    Write to a pipe or device directly, and never replace it.
+    """
     target = path.resolve()
     part = target.with_name(f".{target.name}.part")
     try:
         if target.exists() and not target.is_file():
-            target.write_text(text)
+            target.write_text(text, encoding="utf-8")
             return
-        part.write_text(text)
+        part.write_text(text, encoding="utf-8")
         part.replace(target)
     except OSError as error:
         part.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import datetime
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from . import VERSION, debugging, junit, schema, taint
+from . import VERSION, debugging, junit, schema, secure_boot, taint
 from .blocks import KINDS
 from .checks import SKIPPED, UNSEEN, Check, verdict
 from .document import SCHEMA, Document, Reason
@@ -83,6 +83,7 @@ def as_text(facts: Facts, checks: list[Check]) -> str:
     ]
     if facts.host.anon_huge_bytes is not None and facts.host.memory_bytes:
         lines.append(f"in use    {_mib(facts.host.anon_huge_bytes)} of {_mib(facts.host.memory_bytes)} as huge pages")
+    lines.append(f"boot      {secure_boot.text(facts.secure_boot)}")
     lines.append(f"debug     {debugging.text(facts.debugging)}")
     lines += _blocks(facts)
     if facts.waivers:

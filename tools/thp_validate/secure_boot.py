@@ -59,6 +59,14 @@ def collect(system: System, kernels: Sequence[str]) -> SecureBoot:
     return found
 
 
+def text(found: SecureBoot) -> str:
+    lockdown = f", lockdown {found.lockdown}" if found.lockdown else ""
+    if not found.uefi:
+        return f"no UEFI visible{lockdown}"
+    enforced = {True: "enforced", False: "not enforced", None: "unknown"}[found.enforced]
+    return f"UEFI, Secure Boot {enforced}{lockdown}"
+
+
 def _check(system: System, found: SecureBoot, kernels: Sequence[str]) -> None:
     allowed, denied = Lists(), Lists()
     for lists, name, mok in ((allowed, "db", "MokListRT"), (denied, "dbx", "MokListXRT")):
