@@ -72,7 +72,7 @@ class Certificate:
 
     def signs(self, other: Certificate) -> bool:
         """Return whether the key of this certificate made the signature of another one."""
-        digest = DIGESTS.get(other.algorithm[-1])
+        digest = DIGESTS.get(int.from_bytes(other.algorithm[-1:], "big"))
         try:
             modulus, exponent = (int.from_bytes(part.content, "big") for part in next(items(self.key[1:])).parts)
         except (Malformed, StopIteration, ValueError):
@@ -82,7 +82,7 @@ class Certificate:
         size = (modulus.bit_length() + 7) // 8
         opened = pow(int.from_bytes(other.signature[1:], "big"), exponent, modulus).to_bytes(size, "big")
         padding, _, encoded = opened[2:].partition(b"\0")
-        expected = hashlib.new(digest, other.signed).digest()
+        expected = hashlib.new(digest, other.signed, usedforsecurity=False).digest()
         return opened[:2] == b"\0\1" and padding.strip(b"\xff") == b"" and encoded.endswith(expected)
 
 
@@ -177,6 +177,8 @@ def image(data: bytes) -> Image:
         place, size = struct.unpack_from("<II", data, directory)
     except struct.error:
         raise Malformed("not an EFI image") from None
+    if place + size > len(data):
+        raise Malformed("it ends before its signature does")
     end = place or len(data)
     hashed = data[:checksum] + data[checksum + 4 : directory] + data[directory + 8 : end]
     # A signer pads the image to eight bytes before it adds the signature.
