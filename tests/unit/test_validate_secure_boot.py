@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 import random
 import shutil
 import struct
@@ -88,6 +90,15 @@ def host(
     assert set(wrong(found)) <= {"secure-boot", *(("kernel-flavour", "shrinker-switch") if changes else ())}
     (check,) = (each for each in checks.evaluate(found) if each.id == "secure-boot")
     return check
+
+
+def test_a_certificate_without_a_common_name_has_its_fingerprint(tmp_path: Path) -> None:
+    new = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-keyout", tmp_path / "key", "-x509", "-outform", "DER"]
+    run(*new, "-subj", "/O=Toy", "-out", tmp_path / "der")
+    made = signature.certificate((tmp_path / "der").read_bytes())
+    assert made.name == f"no common name, SHA-256 {hashlib.sha256(made.der).hexdigest()}"
+    broken = dataclasses.replace(made, subject=signature.COMMON_NAME + bytes([12, 99]))
+    assert broken.name == made.name
 
 
 def test_sbverify_agrees_that_it_is_signed(keys: Path) -> None:
@@ -176,6 +187,7 @@ def test_what_is_not_what_it_should_be_is_malformed_and_nothing_else(keys: Path,
             read = signature.image(bytes(image))
             assert secure_boot.state(read, known, lists)[0] in secure_boot.STATES
             assert secure_boot.state(read, lists, known)[0] in secure_boot.STATES
+        assert all("SHA-256" in each.name for each in lists.certificates)
 
 
 def test_an_image_that_was_changed_is_damaged(keys: Path, tmp_path: Path) -> None:

@@ -66,9 +66,12 @@ class Certificate:
     @property
     def name(self) -> str:
         """Return the common name of the subject and the SHA-256 fingerprint of the certificate."""
-        found = self.subject.find(COMMON_NAME)
-        text = next(items(self.subject[found + len(COMMON_NAME) :])).content if found >= 0 else b"no common name"
-        return f"{text.decode(errors='replace')}, SHA-256 {hashlib.sha256(self.der).hexdigest()}"
+        _, _, after = self.subject.partition(COMMON_NAME)
+        try:
+            text = next(items(after)).content.decode(errors="replace")
+        except (Malformed, StopIteration):
+            text = "no common name"
+        return f"{text}, SHA-256 {hashlib.sha256(self.der).hexdigest()}"
 
     def signs(self, other: Certificate) -> bool:
         """Return whether the key of this certificate made the signature of another one."""
