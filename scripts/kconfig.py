@@ -148,10 +148,10 @@ def generate(
 ) -> None:
     """Write the complete configuration: the base, then the fragments.
 
-    `elsewhere` answers what Kconfig asks in some trees only: it is laid before the base, and what this tree does not
-    ask of it ends the file.
+    `elsewhere` answers what Kconfig asks in some trees only: it is laid over the base, whose distribution may answer
+    otherwise, and what this tree does not ask of it ends the file.
     """
-    merge(tree, [*([elsewhere] if elsewhere else []), *base], fragments)
+    merge(tree, [*base, *([elsewhere] if elsewhere else [])], fragments)
     answers = [line for line in (tree / ".config").read_text().splitlines() if not line.startswith("# Linux/")]
     if elsewhere:
         answered = parse("\n".join(answers))
