@@ -9,6 +9,7 @@ from tests.package.conftest import Packages, run
 
 NAME = "tuned-profiles-thp"
 PROFILES = ("thp-shrinker", "thp-shrinker-tight", "thp-baseline")
+PARTS = ("thp-settings", "thp-khugepaged", "thp-defrag-mode")
 VARIABLES = "/etc/tuned/thp-shrinker-variables.conf"
 OLD, NEW = "/usr/lib/tuned", "/usr/lib/tuned/profiles"
 
@@ -33,15 +34,16 @@ def parse(*defines: str) -> str:
 )
 def test_profiles_are_where_tuned_of_the_distribution_reads_them(distribution: str, folder: str, tuned: str) -> None:
     lines = [" ".join(line.split()) for line in parse(distribution).splitlines()]
-    assert f"{folder}/thp-shrinker" in lines
+    assert f"{folder}/thp-*" in lines
     assert f"Requires: {tuned}" in lines
 
 
 def test_exactly_the_promised_files(packages: Packages) -> None:
     files = packages.lines(NAME, "--list")
-    profiles = {f"{OLD}/{name}" for name in PROFILES}
+    profiles = {f"{OLD}/{name}" for name in (*PROFILES, *PARTS)}
     profiles |= {f"{folder}/tuned.conf" for folder in profiles}
-    program = {f"{OLD}/thp-shrinker/{name}" for name in ("thp_profile.py", "defaults.conf")}
+    program = {f"{OLD}/thp-settings/{name}" for name in ("thp_profile.py", "defaults.conf")}
+    program |= {f"{OLD}/{name}/thp_profile" for name in PROFILES}
     (manual,) = files - profiles - program - {VARIABLES}
     assert manual.startswith("/usr/share/man/man7/tuned-profiles-thp.7")
 
@@ -49,7 +51,7 @@ def test_exactly_the_promised_files(packages: Packages) -> None:
 def test_only_the_program_can_be_run(packages: Packages) -> None:
     listed = packages.query(NAME, "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\\n]").splitlines()
     files = dict(reversed(line.split()) for line in listed if line.startswith("-"))
-    assert {name for name, mode in files.items() if "x" in mode} == {f"{OLD}/thp-shrinker/thp_profile.py"}
+    assert {name for name, mode in files.items() if "x" in mode} == {f"{OLD}/thp-settings/thp_profile.py"}
     assert set(files.values()) == {"-rw-r--r--", "-rwxr-xr-x"}
 
 

@@ -37,4 +37,5 @@ def tuned(host: Host, initial: Values) -> Iterator[Tuned]:
     found.write(initial)
     host.vm.run(f": > {LOG}")
     yield found
-    host.vm.run(f"cp /run/variables.conf {VARIABLES}; rm -rf /etc/tuned/test-*; umount {THP}", check=False)
+    made = "/etc/tuned/test-* /etc/tuned/profiles/test-*"
+    host.vm.run(f"cp /run/variables.conf {VARIABLES}; rm -rf {made}; umount {THP}", check=False)

@@ -76,4 +76,9 @@ class Tuned:
 
     def define(self, name: str, text: str) -> None:
         """Create a profile, as an administrator or another tool would."""
-        self.vm.write(f"/etc/tuned/{name}/tuned.conf", f"[main]\nsummary=test\n{text}")
+        self.vm.write(f"{self.folder()}/{name}/tuned.conf", f"[main]\nsummary=test\n{text}")
+
+    def folder(self) -> str:
+        """Return where an administrator's profiles are: tuned 2.23 moved them, together with its own."""
+        moved = self.vm.run("[ -e /usr/lib/tuned/profiles/balanced ]", check=False).code == 0
+        return "/etc/tuned/profiles" if moved else "/etc/tuned"

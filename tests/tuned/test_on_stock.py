@@ -1,4 +1,4 @@
-"""The profiles on a kernel without the shrinker: refused in one clear line, and no value changes."""
+"""The profiles on a kernel without the shrinker: they set nothing, say so, and leave the profile beside them alone."""
 
 from __future__ import annotations
 
@@ -9,51 +9,48 @@ from lab.host import Host
 from tests.tuned.daemon import LOG, Tuned, Values
 
 RECIPE = snapshots.STOCK
+OTHER = "[vm]\ntransparent_hugepages=never\n[sysctl]\nvm.dirty_ratio=37\n"
 
 
-def refusal(tuned: Tuned) -> str:
-    return f"Linux {tuned.vm.run('uname -r').text} has no underused shrinker"
+def warning(tuned: Tuned, profile: str) -> str:
+    return f"Linux {tuned.vm.run('uname -r').text} has no underused shrinker, so {profile} sets nothing"
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        "thp-shrinker",
-        pytest.param("thp-shrinker-tight", marks=pytest.mark.full),
-        pytest.param("throughput-performance thp-shrinker", marks=pytest.mark.full),
-    ],
-)
-def test_refused_in_one_line_and_the_active_profile_stays(tuned: Tuned, names: str) -> None:
-    tuned.define("test-other", "[vm]\ntransparent_hugepage.defrag=never\n")
-    tuned.profile("test-other")
-    before = tuned.values()
-    done = tuned.adm("profile", names)
-    assert done.code == 1
-    assert len(done.lines) == 1
-    assert refusal(tuned) in done.text
-    assert "boot kernel-thp-cloud, kernel-thp, or Linux 6.12 or later" in done.text
-    assert tuned.settle(before) == before
-    assert before["enabled"] == "madvise"
-    assert tuned.active() == "test-other"
+@pytest.mark.parametrize("profile", ["thp-shrinker", pytest.param("thp-shrinker-tight", marks=pytest.mark.full)])
+def test_the_other_profile_is_in_force_and_verification_fails(tuned: Tuned, initial: Values, profile: str) -> None:
+    tuned.define("test-other", OTHER)
+    tuned.profile("test-other", profile)
+    assert tuned.active() == f"test-other {profile}"
+    assert warning(tuned, profile) in tuned.vm.run(f"cat {LOG}").text
+    assert tuned.values() == {**initial, "enabled": "never"}
+    assert tuned.vm.run("sysctl -n vm.dirty_ratio").text == "37"
+    for option in ("", "--ignore-missing"):
+        tuned.vm.run(f": > {LOG}")
+        assert tuned.adm("verify", option).code == 1
+        log = tuned.vm.run(f"cat {LOG}").text
+        assert warning(tuned, profile) in log
+        assert "verify: passed: 'vm.dirty_ratio' = '37'" in log
+    tuned.adm("off")
+    assert tuned.settle(initial) == initial
 
 
 @pytest.mark.full
-def test_refused_without_a_profile_before_it(tuned: Tuned, initial: Values) -> None:
-    assert tuned.adm("profile", "thp-shrinker").code == 1
-    assert tuned.values() == initial
-    assert tuned.active() == "No current active profile."
-
-
-@pytest.mark.full
-def test_refused_when_the_daemon_starts(tuned: Tuned, initial: Values) -> None:
-    """This is the case after a boot that fell back to this kernel."""
-    tuned.vm.run("systemctl stop tuned && echo thp-shrinker > /etc/tuned/active_profile && systemctl start tuned")
-    assert tuned.active() == "No current active profile."
-    assert refusal(tuned) in tuned.vm.run(f"cat {LOG}").text
+def test_by_itself_it_sets_nothing(tuned: Tuned, initial: Values) -> None:
+    tuned.profile("thp-shrinker")
     assert tuned.values() == initial
     assert not tuned.verify()[0]
-    # The choice stays, for the next boot of a kernel with the shrinker.
-    assert tuned.vm.run("cat /etc/tuned/active_profile").text == "thp-shrinker"
+
+
+@pytest.mark.full
+def test_when_the_daemon_starts_the_other_profile_is_applied(tuned: Tuned, initial: Values) -> None:
+    """This is the case after a boot that fell back to this kernel."""
+    tuned.define("test-other", OTHER)
+    chosen = "test-other thp-shrinker"
+    tuned.vm.run(f"systemctl stop tuned && echo {chosen} > /etc/tuned/active_profile && systemctl start tuned")
+    assert tuned.active() == chosen
+    assert warning(tuned, "thp-shrinker") in tuned.vm.run(f"cat {LOG}").text
+    assert tuned.values() == {**initial, "enabled": "never"}
+    assert tuned.vm.run("sysctl -n vm.dirty_ratio").text == "37"
 
 
 def test_baseline_works_and_all_values_return(tuned: Tuned, initial: Values) -> None:

@@ -1,17 +1,14 @@
-"""The program of the tuned profiles, on the files of three kernels: what it sets, refuses, restores and verifies.
+"""The program of the tuned profiles, on the files of three kernels: what it sets, refuses and verifies.
 
 tests/tuned checks on real hosts that kernel and tuned accept the values.
 """
 
 from __future__ import annotations
 
-import errno
 import importlib.util
-import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -19,7 +16,7 @@ import pytest
 
 from scripts import rpms
 
-PROGRAM = rpms.TUNED / "thp-shrinker" / "thp_profile.py"
+PROGRAM = rpms.TUNED / "thp-settings" / "thp_profile.py"
 MANUAL = rpms.TUNED / "tuned-profiles-thp.7"
 VARIABLES = rpms.TUNED / "thp-shrinker-variables.conf"
 PROFILES = ("thp-shrinker", "thp-shrinker-tight", "thp-baseline")
@@ -47,30 +44,24 @@ class Kernel:
     def __init__(self, program: ModuleType, root: Path) -> None:
         self.program = program
         self.thp = root / "thp"
-        self.defrag_mode = root / "sysctl" / "mode"
         self.operator = root / "variables.conf"
         self.cmdline = root / "cmdline"
         self.boot = root / "boot"
         self.boot.mkdir()
         self.cmdline.write_text("root=LABEL=root ro\n")
 
-    def node(self, name: str) -> str:
-        """Return the program's name of a file: the defrag mode is not below THP."""
-        return str(self.defrag_mode) if name == "defrag_mode" else name
-
     def offer(self, files: dict[str, str]) -> None:
         for name, content in files.items():
-            path = self.thp / self.node(name)
+            path = self.thp / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{content}\n")
 
-    def values(self) -> dict[str, str]:
-        return {node: self.program.read(node) for node in self.program.NODES if self.program.has(node)}
-
-    def tuned_applies(self, nodes: dict[str, str]) -> None:
-        """Do what tuned's vm plugin does between the program's start and a verification."""
-        for node in self.program.BY_TUNED:
-            (self.thp / node).write_text(nodes[node])
+    def apply(self, profile: str) -> dict[str, str]:
+        """Write what tuned would."""
+        nodes: dict[str, str] = self.program.wanted(profile)
+        for node, value in nodes.items():
+            (self.thp / node).write_text(value)
+        return nodes
 
 
 @pytest.fixture
@@ -86,14 +77,11 @@ def program() -> ModuleType:
 def kernel(program: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     found = Kernel(program, tmp_path)
     paths = {"THP": found.thp, "OPERATOR": found.operator, "CMDLINE": found.cmdline, "BOOT": found.boot}
-    paths |= {"MODULES": tmp_path / "modules", "ORIGINALS": tmp_path / "run" / "originals.json"}
+    paths |= {"MODULES": tmp_path / "modules"}
     for name, path in paths.items():
         monkeypatch.setattr(program, name, path)
-    mode = str(found.defrag_mode)
-    nodes = tuple(mode if node == program.DEFRAG_MODE else node for node in program.NODES)
-    monkeypatch.setattr(program, "NODES", nodes)
-    monkeypatch.setattr(program, "DEFRAG_MODE", mode)
-    monkeypatch.setattr(program, "ACTIVE", ())
+    # The mode is not below THP; here it is, like the others.
+    monkeypatch.setattr(program, "path", lambda node: found.thp / node)
     return found
 
 
@@ -117,18 +105,14 @@ def test_values_on_each_kernel(kernel: Kernel, files: dict[str, str], profile: s
     wanted = kernel.program.wanted(profile)
     assert expected.items() <= wanted.items()
     assert wanted["enabled"] == "always"
-    assert set(wanted) <= {kernel.node(name) for name in files}
-    # The threshold must be in force before there are more huge pages.
-    assert list(wanted)[-1] == "enabled"
+    assert set(wanted) <= set(files)
 
 
 @pytest.mark.parametrize(("profile", "value"), zip(PROFILES, "110"))
 def test_free_memory_is_kept_in_whole_blocks_where_the_kernel_can(kernel: Kernel, profile: str, value: str) -> None:
     kernel.offer(THP)
     kernel.cmdline.write_text("transparent_hugepage=madvise\n")
-    wanted = kernel.program.wanted(profile)
-    assert wanted[str(kernel.defrag_mode)] == value
-    assert list(wanted)[-1] == "enabled"
+    assert kernel.program.wanted(profile)["defrag_mode"] == value
 
 
 def test_a_kernel_without_the_mode_gets_the_profile_without_it(kernel: Kernel) -> None:
@@ -136,7 +120,7 @@ def test_a_kernel_without_the_mode_gets_the_profile_without_it(kernel: Kernel) -
     kernel.offer(UPSTREAM)
     kernel.operator.write_text("[thp-shrinker]\ndefrag_mode=1\n")
     assert kernel.program.check("thp-shrinker") == "none"
-    assert str(kernel.defrag_mode) not in kernel.program.wanted("thp-shrinker")
+    assert "defrag_mode" not in kernel.program.wanted("thp-shrinker")
 
 
 @pytest.mark.parametrize("value", ["always", "madvise", "never"])
@@ -180,8 +164,8 @@ def test_operators_values_are_those_of_the_profile_they_are_for(kernel: Kernel) 
     kernel.operator.write_text("[thp-shrinker-tight]\nthreshold_percent=30\ndefrag = never\ndefrag_mode=0\n")
     assert kernel.program.wanted("thp-shrinker-tight")["underused_max_ptes_none"] == "153"
     assert kernel.program.wanted("thp-shrinker-tight")["defrag"] == "never"
-    assert kernel.program.wanted("thp-shrinker-tight")[str(kernel.defrag_mode)] == "0"
-    assert kernel.program.wanted("thp-shrinker")[str(kernel.defrag_mode)] == "1"
+    assert kernel.program.wanted("thp-shrinker-tight")["defrag_mode"] == "0"
+    assert kernel.program.wanted("thp-shrinker")["defrag_mode"] == "1"
     assert kernel.program.wanted("thp-shrinker")["underused_max_ptes_none"] == "409"
 
 
@@ -211,17 +195,45 @@ def test_a_profile_that_can_load_is_not_refused(kernel: Kernel, profile: str) ->
     assert kernel.program.check(profile) == "none"
 
 
+@pytest.mark.parametrize(("files", "parts"), [(THP, "{},thp-defrag-mode"), (UPSTREAM, "{}")])
+@pytest.mark.parametrize(("profile", "limited"), zip(PROFILES, (False, True, True)))
+def test_parts_are_those_that_kernel_and_values_call_for(
+    kernel: Kernel, files: dict[str, str], parts: str, profile: str, limited: bool
+) -> None:
+    kernel.offer(files)
+    kernel.cmdline.write_text("transparent_hugepage=madvise\n")
+    shared = "thp-settings,thp-khugepaged" if limited or files is UPSTREAM else "thp-settings"
+    assert kernel.program.include(profile) == parts.format(shared)
+
+
+def test_a_bad_value_leads_to_the_part_that_refuses_it(kernel: Kernel) -> None:
+    kernel.offer(THP)
+    kernel.operator.write_text("[thp-shrinker]\nenabled=alwyas\n")
+    assert kernel.program.include("thp-shrinker") == "thp-settings"
+
+
 @pytest.mark.parametrize("profile", PROFILES[:2])
-def test_a_kernel_without_the_shrinker_is_refused(kernel: Kernel, profile: str) -> None:
+def test_a_kernel_without_the_shrinker_gets_nothing_and_fails_the_verification(kernel: Kernel, profile: str) -> None:
+    """Its huge pages would only cost memory, and what the other active profiles say must not be lost."""
+    kernel.offer({**STOCK, "enabled": "[always] madvise never"})
+    assert kernel.program.include(profile).startswith("-")
+    (problem,) = kernel.program.verify(profile)
+    assert f"Linux {os.uname().release} has no underused shrinker, so {profile} sets nothing" in problem
+    assert "boot kernel-thp-cloud, kernel-thp, or Linux 6.12 or later" in problem
+
+
+def test_baseline_is_for_a_kernel_without_the_shrinker_too(kernel: Kernel) -> None:
     kernel.offer(STOCK)
-    refusal = kernel.program.check(profile)
-    assert f"Linux {os.uname().release} has no underused shrinker" in refusal
-    assert "boot kernel-thp-cloud, kernel-thp, or Linux 6.12 or later" in refusal
+    kernel.cmdline.write_text("transparent_hugepage=madvise\n")
+    assert kernel.program.include("thp-baseline") == "thp-settings,thp-khugepaged"
+    kernel.apply("thp-baseline")
+    assert kernel.program.verify("thp-baseline") == []
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_kernel_without_huge_pages_is_refused(kernel: Kernel, profile: str) -> None:
-    assert kernel.program.check(profile) == "this kernel has no transparent huge pages"
+def test_a_kernel_without_huge_pages_gets_nothing_and_fails_the_verification(kernel: Kernel, profile: str) -> None:
+    assert kernel.program.include(profile).startswith("-")
+    assert kernel.program.verify(profile) == [f"this kernel has no transparent huge pages, so {profile} sets nothing"]
 
 
 @pytest.mark.parametrize(
@@ -257,90 +269,14 @@ def test_a_mistake_in_the_variables_is_named_in_one_line(kernel: Kernel, text: s
     assert not re.search(r"[:${}\\\n]", refusal)
 
 
+def test_a_part_by_itself_is_refused(kernel: Kernel) -> None:
+    kernel.offer(THP)
+    assert kernel.program.check("thp-settings") == f"thp-settings is only a part, use one of {', '.join(PROFILES)}"
+
+
 def test_baseline_without_a_known_default_is_refused(kernel: Kernel) -> None:
     kernel.offer(THP)
     assert "set enabled in section [thp-baseline]" in kernel.program.check("thp-baseline")
-
-
-# Life
-
-
-def test_what_was_there_returns(kernel: Kernel) -> None:
-    kernel.offer({**THP, "khugepaged/max_ptes_none": "200", "shrink_underused": "0"})
-    before = kernel.values()
-    nodes = kernel.program.wanted("thp-shrinker-tight")
-    assert kernel.program.start(nodes) == []
-    kernel.tuned_applies(nodes)
-    assert nodes.items() <= kernel.values().items()
-    assert kernel.program.stop() == []
-    assert kernel.values() == before
-    assert not kernel.program.ORIGINALS.exists()
-
-
-def test_a_second_start_writes_nothing_and_keeps_the_first_originals(kernel: Kernel) -> None:
-    """After a daemon that was killed."""
-    kernel.offer(THP)
-    before = kernel.values()
-    nodes = kernel.program.wanted("thp-shrinker")
-    kernel.program.start(nodes)
-    kernel.tuned_applies(nodes)
-    files = [kernel.program.ORIGINALS, *(kernel.thp / node for node in kernel.values())]
-    for path in files:
-        os.utime(path, (1, 1))
-    assert kernel.program.start(nodes) == []
-    assert {path.stat().st_mtime for path in files} == {1}
-    kernel.program.stop()
-    assert kernel.values() == before
-
-
-@pytest.mark.parametrize(("content", "message"), [(None, "is gone"), ("{", "is damaged")])
-def test_lost_originals_are_an_error(kernel: Kernel, content: str | None, message: str) -> None:
-    kernel.offer(THP)
-    if content is not None:
-        kernel.program.ORIGINALS.parent.mkdir()
-        kernel.program.ORIGINALS.write_text(content)
-    (problem,) = kernel.program.stop()
-    assert message in problem
-
-
-def test_a_value_that_cannot_be_written_is_named(kernel: Kernel) -> None:
-    kernel.offer(THP)
-    (kernel.thp / "shrink_underused").unlink()
-    (problem,) = kernel.program.start({"shrink_underused": "1", "underused_max_ptes_none": "409"})
-    assert "cannot write 1 to" in problem
-    assert kernel.values()["underused_max_ptes_none"] == "409"
-
-
-@pytest.mark.parametrize(
-    ("number", "message"),
-    [
-        (errno.EOPNOTSUPP, "this machine is too small for it, set defrag_mode=0 in"),
-        (errno.EIO, os.strerror(errno.EIO)),
-    ],
-)
-def test_a_refused_mode_is_explained(
-    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, number: int, message: str
-) -> None:
-    kernel.offer(THP)
-    plain = Path.write_text
-
-    def refuse(path: Path, text: str) -> int:
-        if path == kernel.defrag_mode:
-            raise OSError(number, os.strerror(number))
-        return plain(path, text)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", refuse)
-        (problem,) = kernel.program.start(kernel.program.wanted("thp-shrinker"))
-    assert f"cannot write 1 to {kernel.defrag_mode}, {message}" in problem
-    # The rest is in force.
-    assert kernel.values()["underused_max_ptes_none"] == "409"
-
-
-def test_a_mode_that_nobody_may_write_is_refused(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel.offer(THP)
-    monkeypatch.setattr(os, "access", lambda path, _: path != kernel.defrag_mode)
-    assert f"{kernel.defrag_mode} cannot be written" in kernel.program.check("thp-shrinker")
 
 
 # Verification
@@ -350,10 +286,8 @@ def test_a_mode_that_nobody_may_write_is_refused(kernel: Kernel, monkeypatch: py
 def applied(kernel: Kernel) -> dict[str, str]:
     """thp-shrinker-tight, which sets all there is, on a kernel that has every file."""
     kernel.offer({**THP, **UPSTREAM})
-    nodes: dict[str, str] = kernel.program.wanted("thp-shrinker-tight")
-    kernel.program.start(nodes)
-    kernel.tuned_applies(nodes)
-    assert kernel.program.verify("thp-shrinker-tight", nodes) == []
+    nodes = kernel.apply("thp-shrinker-tight")
+    assert kernel.program.verify("thp-shrinker-tight") == []
     return nodes
 
 
@@ -371,77 +305,87 @@ NODES = (
 @pytest.mark.parametrize("node", NODES)
 def test_verification_notices_another_value(kernel: Kernel, applied: dict[str, str], node: str) -> None:
     others = {"defrag": "never", "enabled": "never", "swapin_enabled": "madvise"}
-    node, other = kernel.node(node), others.get(node, "0")
+    other = others.get(node, "0")
     (kernel.thp / node).write_text(f"{other}\n")
-    (problem,) = kernel.program.verify("thp-shrinker-tight", applied)
+    (problem,) = kernel.program.verify("thp-shrinker-tight")
     assert f"{node} is {other}, expected {applied[node]}" in problem
-    assert ("or the kernel refused it" in problem) == (node == str(kernel.defrag_mode))
-
-
-@pytest.mark.parametrize("node", NODES)
-def test_verification_notices_a_missing_file(kernel: Kernel, applied: dict[str, str], node: str) -> None:
-    (kernel.thp / kernel.node(node)).unlink()
-    (problem,) = kernel.program.verify("thp-shrinker-tight", applied)
-    assert f"{kernel.node(node)} is missing" in problem
+    assert ("set defrag_mode=0 in" in problem) == (node == "defrag_mode")
 
 
 def test_verification_names_the_command_line(kernel: Kernel, applied: dict[str, str]) -> None:
     kernel.cmdline.write_text("transparent_hugepage=madvise ro\n")
     (kernel.thp / "enabled").write_text("always [madvise] never\n")
-    (problem,) = kernel.program.verify("thp-shrinker-tight", applied)
+    (problem,) = kernel.program.verify("thp-shrinker-tight")
     assert "fixed by transparent_hugepage=madvise on the kernel command line" in problem
-
-
-def test_verification_names_the_other_profiles(
-    kernel: Kernel, applied: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    active = tmp_path / "active"
-    active.write_text("thp-shrinker-tight kernel_settings\n")
-    monkeypatch.setattr(kernel.program, "ACTIVE", (active, tmp_path / "none"))
-    (kernel.thp / "enabled").write_text("always [madvise] never\n")
-    (problem,) = kernel.program.verify("thp-shrinker-tight", applied)
-    assert "of thp-shrinker-tight, kernel_settings the last one decides" in problem
 
 
 def test_verification_notices_a_size_that_overrides(kernel: Kernel, applied: dict[str, str]) -> None:
     (kernel.thp / "hugepages-2048kB" / "enabled").write_text("always inherit madvise [never]\n")
-    (problem,) = kernel.program.verify("thp-shrinker-tight", applied)
+    (problem,) = kernel.program.verify("thp-shrinker-tight")
     assert "hugepages-2048kB/enabled is never and overrides enabled=always" in problem
 
 
-@pytest.mark.parametrize(
-    ("value", "message"), [("60", "changed since it was applied"), ("600", "would be refused now")]
-)
-def test_verification_notices_variables_that_were_not_applied(
-    kernel: Kernel, applied: dict[str, str], value: str, message: str
-) -> None:
-    kernel.operator.write_text(f"[thp-shrinker-tight]\nthreshold_percent={value}\n")
-    (problem,) = kernel.program.verify("thp-shrinker-tight", applied)
-    assert message in problem
+def test_verification_notices_variables_that_were_not_applied(kernel: Kernel, applied: dict[str, str]) -> None:
+    kernel.operator.write_text("[thp-shrinker-tight]\nkhugepaged=keep\nthreshold_percent=60\n")
+    (problem,) = kernel.program.verify("thp-shrinker-tight")
+    assert "underused_max_ptes_none is 256, expected 307" in problem
+    assert "apply the profile again" in problem
 
 
-# The program as tuned calls it
+# The program as tuned calls it: by the link in the folder of a profile
 
 
-def call(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-I", str(PROGRAM), *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+def call(profile: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(rpms.TUNED / profile / "thp_profile"), *words]
+    return subprocess.run(command, env={}, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("words", [(), ("start",), ("verify", "ignore_missing"), ("help",), ("value", "thp-shrinker")])
+@pytest.mark.parametrize("words", [(), ("help",), ("value",)])
 def test_called_in_another_way_it_says_what_to_use(words: tuple[str, ...]) -> None:
-    done = call(*words)
+    done = call("thp-shrinker", *words)
     assert done.returncode == 2
     assert "use tuned-adm profile" in done.stderr
     assert done.stdout == ""
 
 
-def test_verification_by_exit_code_and_stderr() -> None:
-    loaded = {"TUNED_thp_active": "thp-shrinker", "TUNED_thp_nodes": "no/such/file=1 enabled=always defrag=madvise"}
-    done = call("verify", "ignore_missing", **loaded)
-    assert done.returncode == 1
-    assert "no/such/file is missing" in done.stderr
-    assert "Traceback" not in done.stderr
+def run(kernel: Kernel, capsys: pytest.CaptureFixture[str], profile: str, *words: str) -> tuple[int, str, str]:
+    code = kernel.program.main(f"/usr/lib/tuned/{profile}/thp_profile", *words)
+    return (code, *capsys.readouterr())
+
+
+def test_the_folder_says_which_profile(kernel: Kernel, capsys: pytest.CaptureFixture[str]) -> None:
+    kernel.offer(THP)
+    for profile, value in (("thp-shrinker", "409"), ("thp-shrinker-tight", "256")):
+        assert run(kernel, capsys, profile, "value", "underused_max_ptes_none") == (0, value, "")
+    assert run(kernel, capsys, "thp-shrinker", "value", "no_such_file") == (0, "", "")
+    assert run(kernel, capsys, "thp-shrinker", "check") == (0, "none", "")
+    assert run(kernel, capsys, "thp-shrinker", "include") == (0, "thp-settings,thp-defrag-mode", "")
+
+
+def test_reasons_go_to_stderr_one_a_line(kernel: Kernel, capsys: pytest.CaptureFixture[str]) -> None:
+    kernel.offer(THP)
+    assert run(kernel, capsys, "thp-shrinker", "start") == (0, "", "")
+    assert run(kernel, capsys, "thp-shrinker", "stop") == (0, "", "")
+    code, out, error = run(kernel, capsys, "thp-shrinker", "verify", "ignore_missing")
+    assert (code, out) == (1, "")
+    assert [line.split(" is ")[0].rpartition("/")[2] for line in error.splitlines()] == [
+        "underused_max_ptes_none",
+        "defrag_mode",
+        "enabled",
+    ]
+    (kernel.thp / "shrink_underused").unlink()
+    code, out, error = run(kernel, capsys, "thp-shrinker", "start")
+    assert (code, out) == (1, "")
+    assert "has no underused shrinker" in error
+
+
+@pytest.mark.parametrize("words", [("value", "enabled"), ("verify",)])
+def test_a_bad_value_is_an_error(kernel: Kernel, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    kernel.offer(THP)
+    kernel.operator.write_text("[thp-shrinker]\nthreshold_percent=600\n")
+    code, out, error = run(kernel, capsys, "thp-shrinker", *words)
+    assert (code, out) == (1, "")
+    assert "threshold_percent=600 in" in error
 
 
 # What has to agree
@@ -468,11 +412,23 @@ def test_manual_page_has_every_profile_and_variable(program: ModuleType) -> None
 
 
 def test_profiles_are_those_with_defaults(program: ModuleType) -> None:
-    folders = {path.parent.name for path in rpms.TUNED.glob("*/tuned.conf")}
-    assert folders == set(program.parse(program.DEFAULTS)) == set(PROFILES)
+    assert {path.parent.name for path in rpms.TUNED.glob("*/thp_profile")} == set(PROFILES)
+    assert set(program.parse(program.DEFAULTS)) == set(PROFILES)
 
 
-def test_originals_can_be_read_by_others(kernel: Kernel) -> None:
+def test_parts_and_profiles_are_all_there_is(kernel: Kernel) -> None:
     kernel.offer(THP)
-    kernel.program.save_originals()
-    assert json.loads(kernel.program.ORIGINALS.read_text()) == kernel.values()
+    parts = kernel.program.include("thp-shrinker-tight").split(",")
+    assert {path.parent.name for path in rpms.TUNED.glob("*/tuned.conf")} == {*parts, *PROFILES}
+
+
+def test_files_that_tuned_sets_are_those_that_the_program_verifies(kernel: Kernel) -> None:
+    text = "".join(path.read_text() for path in rpms.TUNED.glob("*/tuned.conf"))
+    asked = re.findall(r"^(thp_\w+)=\$\{f:exec:\$\{thp_program\}:value:(\S+)\}$", text, re.MULTILINE)
+    kernel.offer(THP)
+    assert {node for _, node in asked} == set(kernel.program.wanted("thp-shrinker-tight"))
+    for variable, node in asked:
+        path = f"/sys/kernel/mm/transparent_hugepage/{node}"
+        named = {"enabled": "transparent_hugepages", "defrag": "transparent_hugepage.defrag"}
+        name = {**named, "defrag_mode": "vm.defrag_mode"}.get(node, path)
+        assert f"\n{name}=${{{variable}}}\n" in text
