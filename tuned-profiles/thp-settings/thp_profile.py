@@ -32,7 +32,8 @@ SWAPIN = "swapin_enabled"
 DEFRAG_MODE = "defrag_mode"
 # In `uname -r` of every flavour of kernel-thp.
 OURS = "+thp"
-PERCENT = range(1, 100)
+# Below a tenth, the kernel would split huge pages that are in use; at 100, the threshold would mean nothing.
+PERCENT = range(10, 100)
 ALLOWED = {
     "enabled": ("always", "madvise"),
     "defrag": ("always", "defer", "defer+madvise", "madvise", "never"),
