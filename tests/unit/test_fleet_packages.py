@@ -99,7 +99,8 @@ class Host:
         self.bin = folder / "bin"
         self.store = Store(folder / "record")
         (folder / "log").mkdir()
-        options = f"--installroot={self.root} --releasever=1 --setopt=reposdir={repository}/repos"
+        # This machine may have plugins that bring repositories of their own.
+        options = f"--noplugins --installroot={self.root} --releasever=1 --setopt=reposdir={repository}/repos"
         options += f" --setopt=cachedir={folder}/cache --setopt=logdir={folder}/log --setopt=install_weak_deps=0"
         self._program("dnf", f"exec /usr/bin/dnf {options}")
         self._program("rpm", f"exec /usr/bin/rpm --root {self.root}")

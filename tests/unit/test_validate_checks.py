@@ -129,13 +129,22 @@ def test_one_thing_wrong(tmp_path: Path, changes: dict[str, str | None], expecte
     assert wrong(found) == expected
 
 
+def test_a_profile_that_sets_nothing_on_this_kernel_is_not_to_be_applied_again(tmp_path: Path) -> None:
+    found = collected(tmp_path, {f"{SYSFS}/shrink_underused": None})
+    found.profile.verified = False
+    (check,) = (check for check in checks.evaluate(found) if check.id == "profile-verified")
+    assert (check.result, check.hint) == ("degraded", "see kernel-flavour")
+
+
 @pytest.mark.parametrize("subpages", [512, 8192])
 def test_every_threshold_of_the_profiles_is_good(tmp_path: Path, subpages: int) -> None:
     found = collected(tmp_path, {})
     found.thp.huge_page_bytes = subpages * found.thp.page_bytes
-    for percent in range(1, 100):
+    for percent in range(10, 100):
         found.thp.underused_max_ptes_none = str(subpages * percent // 100)
         assert wrong(found) == {}, f"{percent} %"
+    found.thp.underused_max_ptes_none = str(subpages * 10 // 100 - 1)
+    assert wrong(found) == {"shrinker-threshold": "degraded"}
 
 
 @pytest.mark.parametrize("flavour", flavours.FLAVOURS.values(), ids=list(flavours.FLAVOURS))

@@ -24,8 +24,8 @@ CHOICE = "kernel-thp-cloud (virtual machines) or kernel-thp (bare metal)"
 BOOT = f"boot {CHOICE}"
 # tuned switches every profile off that is not named.
 APPLY = "`tuned-adm profile thp-shrinker`, with the host's own profiles (`tuned-adm active`) named before it"
-# threshold_percent of the profiles is 1 or more, rounded down to pages. Below that, huge pages in full use are split.
-LOWEST_PERCENT = 1
+# threshold_percent of the profiles is 10 or more, rounded down to pages. Below that, huge pages in full use are split.
+LOWEST_PERCENT = 10
 
 
 @dataclass(frozen=True)
@@ -302,6 +302,8 @@ def _verified(facts: Facts) -> Check:
     if profile.verified is None:
         why = profile.message or "tuned-adm verify gave no verdict"
         return Check(name, UNSEEN, f"tuned could not verify the profile: {why}", "run `tuned-adm verify` as root")
+    if facts.thp.shrink_underused is None:
+        return Check(name, DEGRADED, f"{profile.ours} sets nothing on this kernel", "see kernel-flavour")
     hint = "read /var/log/tuned/tuned.log, fix what it names, then apply the profile again"
     return Check(name, DEGRADED, "values differ from the profile's", hint)
 
