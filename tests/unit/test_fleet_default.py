@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, loaders
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.booting import Host
 
 from tests.unit.boot_tree import NEW, OLD, Tree
 
@@ -29,7 +30,7 @@ def test_whatever_the_operator_has_for_a_default_the_old_kernel_is_held_and_then
         set_default(mine)
     host = tree.begin(NEW)
     # As yet, no other entry matches. What counts is the one that is installed next.
-    host.hold()
+    host.hold(600)
     tree.add(NEW)
     assert tree.default() == bls.pattern(loaders.find().entry(OLD))
     assert not loaders.find().kept(loaders.find().entry(NEW))
@@ -50,7 +51,8 @@ def test_one_kernel_at_most_is_kept(tree: Tree) -> None:
 
 def test_a_default_that_names_the_old_kernel_is_left_as_it_is(tree: Tree) -> None:
     set_default(f"lab-{OLD}.conf")
-    host = tree.begin(NEW)
-    host.hold()
+    tree.begin(NEW).hold(600)
     assert tree.default() == f"lab-{OLD}.conf"
-    assert not host.changed
+    again = Host(tree.store)
+    again.hold(600)
+    assert not again.changed

@@ -34,10 +34,10 @@ def tree(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 def install(tree: Tree, uname: str) -> Host:
     """Go as far as to a kernel that is about to be tried."""
     host = tree.begin(uname)
-    host.hold()
+    host.hold(600)
     tree.add(uname)
     tree.phase(records.INSTALLED)
-    assert host.try_once(Trial(uname, 30, 60, MORE, 600))
+    assert host.try_once(Trial(uname, 30, 60, MORE, 600, check_drivers=False))
     return host
 
 
@@ -58,8 +58,8 @@ def try_out(tree: Tree, uname: str, boot_id: str) -> Host:
 
 def test_the_words_of_the_trial_come_after_those_of_the_entry_and_in_no_other_one(tree: Tree) -> None:
     install(tree, NEW)
-    words = "kernel_thp.trial=b0 panic=30 oops=panic systemd.watchdog_sec=60 rdinit=/nonexistent root="
-    assert tree.options(NEW) == f"{OPTIONS} {words} kernel_thp.trial_end"
+    words = "panic=30 oops=panic rd.shell=0 rd.emergency=reboot systemd.watchdog_sec=60 rdinit=/nonexistent root="
+    assert tree.options(NEW) == f"{OPTIONS} kernel_thp.trial=b0 {words} kernel_thp.trial_end"
     assert tree.options(OLD) == OPTIONS
 
 
@@ -82,7 +82,7 @@ def test_what_is_installed_after_the_kernel_was_kept_is_cleared_by_the_next_roll
     tree.add(LATER)
     assert trial.marked(tree.options(LATER))
     host = tree.begin(NEXT)
-    host.hold()
+    host.hold(600)
     assert host.changed
     assert tree.options(LATER) == OPTIONS
 
@@ -102,9 +102,9 @@ def test_a_run_that_takes_over_an_armed_kernel_leaves_its_words_until_it_arms_it
     """It may start at any time, be it by a power cut."""
     host = install(tree, NEW)
     armed = tree.options(NEW)
-    host.hold()
+    host.hold(600)
     assert tree.options(NEW) == armed
-    assert host.try_once(Trial(NEW, 45, 60, [], 600))
+    assert host.try_once(Trial(NEW, 45, 60, [], 600, check_drivers=False))
     assert tree.options(NEW) == f"{OPTIONS} {' '.join(trial.arguments('b0', 45, 60, []))}"
 
 
@@ -142,6 +142,20 @@ def test_the_old_kernel_does_not_end_by_itself_even_with_the_mark(tree: Tree) ->
     assert met(tree, tree.options(NEW)) == [False, False]
 
 
+def test_what_goes_into_the_initramfs_is_there_for_the_install_and_gone_after_the_trial(tree: Tree) -> None:
+    host = tree.begin(NEW)
+    host.hold(900)
+    drop_in = (tree.root / trial.DRACUT).read_text()
+    items = [tree.root / item.lstrip("/") for item in drop_in.split('"')[1].split()]
+    assert [item.name for item in items] == [trial.INITRD_TIMER, trial.INITRD_SERVICE, trial.INITRD_TIMER]
+    assert all(item.exists() for item in items), "a link leads somewhere, too"
+    assert "OnBootSec=900s" in items[0].read_text()
+    tree.add(NEW)
+    tree.phase(records.ROLLING_BACK)
+    host.roll_back()
+    assert not [item for item in (*items, tree.root / trial.DRACUT) if item.is_symlink() or item.exists()]
+
+
 @pytest.mark.parametrize(
     ("options", "own"),
     [
@@ -155,6 +169,7 @@ def test_the_old_kernel_does_not_end_by_itself_even_with_the_mark(tree: Tree) ->
         # Without an end.
         ("a kernel_thp.trial panic=30 oops=panic systemd.watchdog_sec=60 b panic=5", "a b panic=5"),
         ("$kernelopts kernel_thp.trial=x panic=30 oops=panic", "$kernelopts"),
+        ("a kernel_thp.trial=x panic=30 oops=panic rd.shell=0 rd.emergency=reboot b rd.shell=0", "a b rd.shell=0"),
         ("a kernel_thp.trial", "a"),
     ],
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, loaders, snapshot, trial
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, drivers, loaders, snapshot, trial
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.bls import Entry
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
@@ -27,6 +27,7 @@ class Trial:
     watchdog: int
     arguments: list[str]
     timeout: int
+    check_drivers: bool
 
 
 class Host:
@@ -39,12 +40,14 @@ class Host:
         """Return the boot loader's configuration."""
         return {**self.loader.settings(), "once": self.loader.once()}
 
-    def hold(self) -> None:
+    def hold(self, timeout: int) -> None:
         """Before the install: make sure that every boot starts the old kernel, whatever happens."""
         record = self.store.need(records.BEGUN, records.INSTALLING, records.INSTALLED, records.ARMED, records.BOOTED)
         self._make_default(self.loader.entry(record["before"]["uname"]))
         # But not those of the new kernel: a run that was cut off may have armed it for the next boot.
         self._forget_trials(but=record["target"]["uname"])
+        if record["target"]["uname"] != record["before"]["uname"]:
+            self.changed |= trial.prepare(ROOT, record["target"]["uname"], timeout)
 
     def try_once(self, wanted: Trial) -> bool:
         """Try a kernel in the next boot; say whether a reboot is needed."""
@@ -57,6 +60,12 @@ class Host:
         tried = record["phase"] == records.ARMED and record["armed_in"] != snapshot.boot_id()
         if snapshot.uname() == wanted.uname:
             return False
+        lost = drivers.lacking(wanted.uname, ROOT) if wanted.check_drivers else []
+        if lost:
+            what = f"{wanted.uname} has no driver for {', and none for '.join(lost)}"
+            raise Problem(
+                what, "use the server flavour, or set kernel_check_drivers to false if this host can do without"
+            )
         # A trial that ran and was not confirmed has not failed: its controller was killed.
         if tried and not trial.unconfirmed(ROOT):
             raise Problem(_came_back(wanted.uname), "read the console, /sys/fs/pstore and the journal of that boot")

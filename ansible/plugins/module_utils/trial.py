@@ -1,5 +1,8 @@
 """The first boot of a kernel: a host on which it panics, hangs or has no network returns to the old kernel by itself.
 
+So does a host on which it does not find the root file system: dracut reboots instead of waiting for somebody at its
+shell, and a timer in the initramfs does so if dracut itself does not get there.
+
 Everything is on the command line of that one boot entry, or does nothing in a boot without the mark there.
 
 That command line spreads: without a configured one, kernel-install copies the running one into new entries. So the mark
@@ -16,10 +19,13 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, f
 
 # The dot makes them parameters of a module that does not exist: neither the kernel nor init minds.
 MARK, END = "kernel_thp.trial", "kernel_thp.trial_end"
+# dracut's: a reboot if the root file system does not appear. Without these, dracut waits at a shell for somebody.
+IN_INITRAMFS = ("rd.shell=0", "rd.emergency=reboot")
 # If somebody removed the end, match the words that always follow the mark.
+OURS = "|".join((r"panic=\d+", "oops=panic", *map(re.escape, IN_INITRAMFS), r"systemd\.watchdog_sec=\d+"))
 WORDS = re.compile(
     rf"\s*(?<!\S){re.escape(MARK)}(?:=\S*)?(?!\S)"
-    rf"(?:.*?\s{re.escape(END)}(?!\S)|(?:\s+(?:panic=\d+|oops=panic|systemd\.watchdog_sec=\d+)(?!\S))*)"
+    rf"(?:.*?\s{re.escape(END)}(?!\S)|(?:\s+(?:{OURS})(?!\S))*)"
 )
 TIMER, SERVICE = "kernel-thp-trial.timer", "kernel-thp-trial.service"
 PANIC = "kernel-thp-trial-panic.service"
@@ -70,6 +76,41 @@ Before=systemd-sysctl.service
 Type=oneshot
 ExecStart=/bin/sh -c 'mkdir -p /run/sysctl.d; {{ {lines}; }} > /{sysctl}'
 """
+# The same for the initramfs, which is made before the trial is armed: any mark will do, for that kernel. It ends where
+# the real system begins, and lasts through dracut's emergency mode.
+INITRD_TIMER, INITRD_SERVICE = "kernel-thp-trial-initrd.timer", "kernel-thp-trial-initrd.service"
+# Only the systemd of an initramfs starts this target.
+INITRD_WANTED = f"{UNITS}/initrd.target.wants/{INITRD_TIMER}"
+INITRD_TIMER_TEXT = """\
+[Unit]
+Description=Roll back to the old kernel if the new one does not find its root file system
+ConditionKernelVersion={uname}
+ConditionKernelCommandLine={mark}
+DefaultDependencies=no
+IgnoreOnIsolate=yes
+Conflicts=initrd-switch-root.target shutdown.target
+Before=initrd-switch-root.target shutdown.target
+
+[Timer]
+OnBootSec={seconds}s
+AccuracySec=1s
+"""
+INITRD_SERVICE_TEXT = """\
+[Unit]
+Description=Reboot into the default kernel, because this one is stuck in its initramfs
+DefaultDependencies=no
+SuccessAction=reboot-force
+
+[Service]
+Type=oneshot
+ExecStart=-/bin/true
+"""
+# What dracut puts into each initramfs that it makes.
+DRACUT = "etc/dracut.conf.d/kernel-thp-trial.conf"
+DRACUT_TEXT = """\
+# For the trial of a kernel, by the fleet rollout of kernel-thp, which deletes this file afterwards.
+install_items+=" {items} "
+"""
 
 
 def mark(armed_in: str) -> str:
@@ -79,7 +120,7 @@ def mark(armed_in: str) -> str:
 
 def arguments(armed_in: str, panic: int, watchdog: int, more: Sequence[str]) -> list[str]:
     """Return what the trial adds to a command line: reboot on panic, panic on oops, reset if systemd hangs."""
-    words = [mark(armed_in), f"panic={panic}", "oops=panic"]
+    words = [mark(armed_in), f"panic={panic}", "oops=panic", *IN_INITRAMFS]
     # systemd 251 and later know this; earlier ones leave the watchdog as configured.
     words += [f"systemd.watchdog_sec={watchdog}"] if watchdog else []
     return [*words, *more, END]
@@ -115,8 +156,33 @@ def _paths(root: Path) -> dict[Path, str]:
     return {root / UNITS / TIMER: TIMER_TEXT, root / UNITS / SERVICE: SERVICE_TEXT, root / UNITS / PANIC: PANIC_TEXT}
 
 
+def _initrd_paths(root: Path) -> dict[Path, str]:
+    return {
+        root / UNITS / INITRD_TIMER: INITRD_TIMER_TEXT,
+        root / UNITS / INITRD_SERVICE: INITRD_SERVICE_TEXT,
+        root / DRACUT: DRACUT_TEXT,
+    }
+
+
 def _wanted(root: Path) -> list[Path]:
     return [root / UNITS / "sysinit.target.wants" / name for name in WANTED]
+
+
+def _link(link: Path) -> bool:
+    """Make a target want a unit; say whether that changed anything."""
+    if link.is_symlink():
+        return False
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(Path("..") / link.name)
+    return True
+
+
+def prepare(root: Path, uname: str, seconds: int) -> bool:
+    """Before the install, because that makes the initramfs; say whether it changed anything."""
+    items = " ".join(f"/{path}" for path in (f"{UNITS}/{INITRD_TIMER}", f"{UNITS}/{INITRD_SERVICE}", INITRD_WANTED))
+    words = {"uname": uname, "mark": MARK, "seconds": seconds, "items": items}
+    changed = [files.put(path, content.format_map(words)) for path, content in _initrd_paths(root).items()]
+    return any([*changed, _link(root / INITRD_WANTED)])
 
 
 def arm(root: Path, uname: str, armed_in: str, seconds: int, panic: int) -> None:
@@ -128,13 +194,15 @@ def arm(root: Path, uname: str, armed_in: str, seconds: int, panic: int) -> None
         files.put(path, text)
     (root / NOTE).unlink(missing_ok=True)
     for link in _wanted(root):
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.is_symlink():
-            link.symlink_to(Path("..") / link.name)
+        _link(link)
+
+
+def _everything(root: Path) -> list[Path]:
+    return [*_wanted(root), root / INITRD_WANTED, *_paths(root), *_initrd_paths(root)]
 
 
 def armed(root: Path) -> bool:
-    return any(link.is_symlink() for link in _wanted(root)) or any(path.exists() for path in _paths(root))
+    return any(path.is_symlink() or path.exists() for path in _everything(root))
 
 
 def unconfirmed(root: Path) -> bool:
@@ -148,7 +216,7 @@ def disarm(root: Path) -> bool:
     if not armed(root):
         return False
     command.run(["systemctl", "stop", TIMER])
-    for path in (*_wanted(root), *_paths(root)):
+    for path in _everything(root):
         path.unlink(missing_ok=True)
     command.run(["systemctl", "daemon-reload"])
     return True

@@ -40,10 +40,16 @@ options:
     type: list
     elements: str
     default: []
+  check_drivers:
+    description: >-
+      Whether to refuse to boot a kernel, in V(once), that has no driver for a disk with a mounted file system, or for
+      a network interface that has a link.
+    type: bool
+    default: true
   timeout:
     description: >-
-      Seconds after which an unconfirmed boot ends by itself (O(state=once)), or within which systemd has to mark the
-      boot as good (O(state=kept)).
+      Seconds after which an unconfirmed boot ends by itself (O(state=held) for its initramfs, O(state=once)), or
+      within which systemd has to mark the boot as good (O(state=kept)).
     type: int
     default: 600
   left:
@@ -89,6 +95,7 @@ ARGUMENTS = {
     "panic": {"type": "int", "default": 30},
     "watchdog": {"type": "int", "default": 60},
     "arguments": {"type": "list", "elements": "str", "default": []},
+    "check_drivers": {"type": "bool", "default": True},
     "timeout": {"type": "int", "default": 600},
     "left": {"type": "str", "default": ""},
 }
@@ -102,7 +109,7 @@ def work(parameters: Parameters, check: bool) -> Result:
     before = host.boot_settings()
     needs_reboot = False
     if parameters["state"] == "held":
-        host.hold()
+        host.hold(parameters["timeout"])
     elif parameters["state"] == "once":
         trial = booting.Trial(
             parameters["uname"],
@@ -110,6 +117,7 @@ def work(parameters: Parameters, check: bool) -> Result:
             parameters["watchdog"],
             parameters["arguments"],
             parameters["timeout"],
+            parameters["check_drivers"],
         )
         needs_reboot = host.try_once(trial)
     elif parameters["state"] == "confirmed":
