@@ -52,6 +52,28 @@ def test_each_play_of_a_command_is_counted_by_itself(ansible: Mapping[str, str],
     assert played.results() == {"h2": "unreachable"}, "the second one is the latest"
 
 
+@pytest.mark.parametrize("wrong", ["one", "-1", "101%", "1.5"])
+def test_a_budget_that_is_none_ends_the_run_before_any_host_is_touched(
+    ansible: Mapping[str, str], tmp_path: Path, wrong: str
+) -> None:
+    played = play(ansible, tmp_path, {"h1": GONE}, "rollout", "-e", json.dumps({"fleet_max_failed": wrong}))
+    assert played.code == 2
+    assert f"fleet_max_failed is '{wrong}'; give a number of hosts" in played.output
+    assert "TASK [Roll out to the host" not in played.output
+    assert not list(tmp_path.glob("*/*/run.json"))
+
+
+@pytest.mark.parametrize(("budget", "stopped"), [("50%", True), ("75%", False), (2, True), ("3", False)])
+def test_a_budget_is_a_number_or_a_share_of_the_hosts(
+    ansible: Mapping[str, str], tmp_path: Path, budget: object, stopped: bool
+) -> None:
+    hosts = {**dict.fromkeys(("h1", "h2", "h3"), GONE), "h4": there(tmp_path)}
+    given = json.dumps({"fleet_serial": [3, 1], "fleet_max_failed": budget})
+    played = play(ansible, tmp_path, hosts, "rollout", "-e", given)
+    assert played.code == 2
+    assert played.results()["h4"] == ("not-reached" if stopped else "refused")
+
+
 @pytest.mark.parametrize("broken", ["h1", "h2"])
 def test_a_host_of_which_ansible_can_make_nothing_has_failed(
     ansible: Mapping[str, str], tmp_path: Path, broken: str

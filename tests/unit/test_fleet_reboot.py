@@ -6,6 +6,7 @@ What Ansible's own reboot does is left out here: it needs a host that reboots.
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,8 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action.reboot import ActionModule as AnsibleReboot
 from ansible_collections.kernel_thp.fleet.plugins.action import reboot
 from ansible_collections.kernel_thp.fleet.plugins.action.reboot import ActionModule as Reboot
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import contact, process
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import contact, process, run_dir
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
 
 from scripts import collection
 
@@ -39,6 +41,7 @@ class Rebooted:
         shell = SimpleNamespace(tmpdir="/tmp/of-the-boot-before")
         self.plugin._connection = SimpleNamespace(_shell=shell)
         self.plugin._task = SimpleNamespace(check_mode=False, timeout=0, args={}, action=REBOOT)
+        self.plugin._task.get_play = lambda: SimpleNamespace(_uuid="a play without a journal")
         self.plugin._templar = SimpleNamespace(template=lambda value: value)
 
         def run(plugin: Reboot, *_: object) -> dict[str, Any]:
@@ -98,6 +101,25 @@ def test_a_host_that_does_not_come_back_is_lost_and_not_asked(monkeypatch: pytes
     assert found["lost_contact"]
     assert found["msg"] == "the host did not come back after the reboot: Timed out waiting for it"
     assert host.calls == []
+
+
+@pytest.mark.parametrize(("state", "reboots"), [("confirmed", False), ("returned", True)])
+def test_a_host_does_not_start_a_kernel_that_has_failed_too_often_but_always_the_old_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: str, reboots: bool
+) -> None:
+    journal = Journal(tmp_path / "run")
+    journal.begin("run-1", "rollout", "here", ["h1", "h2"], check=True, max_failed=0)
+    journal.step("h1", "kernel")
+    journal.fail("h1", "a task", "it panicked")
+    monkeypatch.setattr(run_dir, "settled", lambda play: journal)
+    host = Rebooted(monkeypatch, CAME_BACK, {}, CONFIRMED)
+    done = {"failed": False, "rebooted": True}
+    monkeypatch.setattr(AnsibleReboot, "perform_reboot", lambda *_: done)
+    monkeypatch.setattr(AnsibleReboot, "run", lambda plugin, *_: plugin.perform_reboot({}, {}))
+    host.plugin._connection._shell.tmpdir = None
+    found = host.run(state=state)
+    assert found["rebooted"] == reboots
+    assert found.get("msg") == (None if reboots else "not started, because the kernel has failed on h1, and 0 may fail")
 
 
 @pytest.mark.parametrize(

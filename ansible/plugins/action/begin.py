@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process, run_dir
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import budget, process, run_dir
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.controller import OnController
 
 ARGUMENTS = {
     "directory": {"type": "path", "required": True},
     "playbook": {"type": "str", "choices": ["rollout", "rollback", "validate"], "required": True},
+    "max_failed": {"type": "str", "default": "0"},
 }
 DIRECTORY = "report_directory"
 IN_PART = "--tags or --skip-tags leave out tasks of this run, which would then look like a success; run without them"
@@ -48,9 +49,11 @@ class ActionModule(OnController):
         if other:
             why = f"a run has one directory for reports: it would be {wanted}, but {other}"
             raise AnsibleActionFail(f"{why}; give {DIRECTORY} by -e")
-        found = run_dir.settle(play._uuid, Path(given["directory"]), self._task.check_mode)
         planned = variables["ansible_play_hosts_all"]
-        found.begin(process.this_run(), given["playbook"], process.controller(), planned, self._task.check_mode)
+        max_failed = budget.allowed(given["max_failed"], len(planned))
+        found = run_dir.settle(play._uuid, Path(given["directory"]), self._task.check_mode)
+        run, controller = process.this_run(), process.controller()
+        found.begin(run, given["playbook"], controller, planned, self._task.check_mode, max_failed)
         return {}
 
     def _others_too(self, variables: Variables) -> bool:

@@ -6,12 +6,13 @@ that vanished is no longer in the batch. A host without a journal has failed as 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from ansible_collections.kernel_thp.fleet.plugins.action.note import journal
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import report, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.controller import OnController
-
-ARGUMENTS = {"max_failed": {"type": "int", "default": 0}}
 
 # The hosts of the play, and those that were not dropped, in total and in the batch.
 HOSTS = ("ansible_play_hosts_all", "ansible_play_hosts", "ansible_play_batch")
@@ -19,7 +20,7 @@ UNNOTED = "Ansible dropped it before anything was done to it; read its output, a
 
 
 class ActionModule(OnController):
-    arguments = ARGUMENTS
+    arguments: ClassVar[Mapping[str, Any]] = {}
 
     def act(self, given: Variables, variables: Variables) -> Result:
         found = journal(self._task.get_play()._uuid)
@@ -32,15 +33,16 @@ class ActionModule(OnController):
         notes = list(found.notes())
         fallen = summary.casualties(notes)
         through = len(reached) == len(everybody)
-        too_many = len(fallen) > given["max_failed"]
-        complaint = summary.complaint(fallen, given["max_failed"]) if fallen else None
+        allowed = found.run()["max_failed"]
+        too_many = len(fallen) > allowed
+        complaint = summary.complaint(fallen, allowed) if fallen else None
         if too_many and not through:
             report.finish(found, "stopped", complaint)
         elif through:
             report.finish(found, "finished", complaint)
         else:
             report.write(found)
-        # Failures within max_failed do not stop the run, but a run with failed hosts does not exit with 0.
+        # Failures within the budget do not stop the run, but a run with failed hosts does not exit with 0.
         failed = too_many or (through and bool(fallen))
         message = complaint or f"{len(notes)} hosts, none failed"
         where = "" if self._task.check_mode else f"; report: {found.folder}"

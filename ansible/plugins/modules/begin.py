@@ -23,6 +23,10 @@ options:
     type: str
     choices: [rollout, rollback, validate]
     required: true
+  max_failed:
+    description: How many hosts may fail, as a number, or as a percentage of the play's hosts, which is rounded down.
+    type: str
+    default: "0"
 """
 
 EXAMPLES = """
@@ -30,6 +34,7 @@ EXAMPLES = """
   kernel_thp.fleet.begin:
     directory: ./reports
     playbook: rollout
+    max_failed: 5%
   run_once: true
 """
 

@@ -9,19 +9,14 @@ short_description: End the run if too many hosts failed
 version_added: 1.0.0
 description:
   - Counts the hosts that failed in the journal of the run, including hosts that vanished.
-  - Fails if there are more than allowed, or at the end of the run if there are any. Writes the report in any case.
+  - Fails if there are more than M(kernel_thp.fleet.begin) allows, or at the end of the run if there are any. Writes
+    the report in any case.
 author: kernel-thp project (@kernel-thp)
-options:
-  max_failed:
-    description: How many may fail.
-    type: int
-    default: 0
 """
 
 EXAMPLES = """
 - name: Evaluate the batch
   kernel_thp.fleet.verdict:
-    max_failed: 1
   run_once: true
 """
 

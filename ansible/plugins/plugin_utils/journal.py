@@ -35,7 +35,9 @@ class Journal:
 
     # The run
 
-    def begin(self, name: str, playbook: str, controller: str, planned: Sequence[str], check: bool) -> None:
+    def begin(
+        self, name: str, playbook: str, controller: str, planned: Sequence[str], check: bool, max_failed: int = 0
+    ) -> None:
         """Write the plan of the run."""
         (self.folder / HOSTS).mkdir(parents=True, exist_ok=True)
         self.write_run(
@@ -50,6 +52,7 @@ class Journal:
                 "state": "running",
                 "why": None,
                 "planned": list(planned),
+                "max_failed": max_failed,
             }
         )
         if not check:
