@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 POLL = 0.5
+LABEL = "security.selinux"
 
 
 def text(path: Path) -> str | None:
@@ -35,6 +36,7 @@ def replace(path: Path, content: str, mode: int = 0o644) -> None:
             handle.write(content)
             handle.flush()
             os.fchmod(handle.fileno(), mode)
+            _label_as(path, handle.fileno())
             os.fsync(handle.fileno())
         part.replace(path)
     except BaseException:
@@ -45,6 +47,13 @@ def replace(path: Path, content: str, mode: int = 0o644) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _label_as(path: Path, descriptor: int) -> None:
+    """Give a file the SELinux label of another one. A new file gets that of its directory from the kernel."""
+    # Without SELinux there is no label, vfat and others cannot have one, and neither needs one.
+    with contextlib.suppress(OSError):
+        os.setxattr(descriptor, LABEL, os.getxattr(path, LABEL))
 
 
 def put(path: Path, content: str | None, mode: int = 0o644) -> bool:
@@ -59,7 +68,7 @@ def put(path: Path, content: str | None, mode: int = 0o644) -> bool:
     return True
 
 
-@contextmanager
+@contextlib.contextmanager
 def locked(path: Path, timeout: float) -> Iterator[int | None]:
     """Take a lock and yield its descriptor, or None if that took too long.
 
