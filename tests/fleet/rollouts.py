@@ -77,18 +77,18 @@ class Operator:
         of_hosts: Mapping[str, Variables] | None = None,
         words: Sequence[str] = (),
     ) -> Run:
-        """Start a playbook on hosts; the first of them is the canary. `of_hosts` are variables of single hosts."""
+        """Start a playbook on hosts, of which the canaries are the first batch. `of_hosts`: variables of one host."""
         directory = self.folder / f"{len(self.runs) + 1}-{re.sub(r'[^a-z0-9]+', '-', title.lower())}"
         directory.mkdir(parents=True)
         own = of_hosts or {}
         hosts = {name: {**way_to(self.fleet[name]), **own.get(name, {})} for name in names}
         inventory = {
             "fleet": {"hosts": hosts, "vars": {**play.PATIENCE, **(variables or {})}},
-            "canary": {"hosts": {names[0]: None}},
+            "canary": {"hosts": dict.fromkeys(names[: serial[0]])},
         }
         written = directory / "inventory.json"
         written.write_text(json.dumps(inventory, indent=1))
-        extra = {"fleet_serial": list(serial), "fleet_max_failed": max_failed}
+        extra = {"fleet_serial": list(serial[1:] or serial), "fleet_max_failed": max_failed}
         run = Run(title, playbook, written, ["-e", json.dumps(extra), *words], self.folder)
         self.runs.append(run)
         return run

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
 from ansible_collections.kernel_thp.fleet.plugins.filter import fleet
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     counters,
@@ -25,7 +24,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Pr
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.soaking import Limits
 from ansible_collections.kernel_thp.fleet.plugins.modules import profile
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import batches, ready
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import ready
 
 MIB = 1 << 20
 TARGET = {"release": "1", "uname": "1.x86_64+thp.cloud", "packages": ["core-1", "tools-1"]}
@@ -154,46 +153,7 @@ def test_of_what_sysctl_d_sets_the_last_one_counts() -> None:
     assert snapshot.configured("no such config\n") == {}
 
 
-# Batches and outcome
-
-GROUPS = {"all": ["b", "a", "d", "c"], "web": ["d", "b", "a"], "canary": ["d", "c"]}
-
-
-@pytest.mark.parametrize(
-    ("hosts", "canaries", "listed"),
-    [
-        ("all", "canary", ["c", "d", "a", "b"]),
-        ("web", "canary", ["d", "a", "b"]),
-        ("web", [], ["a", "b", "d"]),
-        (["a", "c"], ["c"], ["c", "a"]),
-        (["web", "c"], "c", ["c", "a", "b", "d"]),
-    ],
-)
-def test_canaries_come_first_and_both_parts_are_sorted(hosts: object, canaries: object, listed: list[str]) -> None:
-    assert batches.canaries_first(GROUPS, hosts, canaries) == listed
-
-
-def test_an_inventory_can_do_without_the_group_that_canaries_have_by_default() -> None:
-    without = {name: hosts for name, hosts in GROUPS.items() if name != "canary"}
-    assert batches.canaries_first(without, "web", "canary") == ["a", "b", "d"]
-
-
-@pytest.mark.parametrize(
-    ("hosts", "canaries", "message"),
-    [
-        ("wbe", "canary", "fleet_hosts: the inventory has no group or host wbe"),
-        ("a:b", "canary", "fleet_hosts: the inventory has no group or host a:b"),
-        (["a", "bb", "c"], "canary", "fleet_hosts: the inventory has no group or host bb"),
-        ("web", "canaries", "fleet_canaries: the inventory has no group or host canaries"),
-        ("web", ["canary", "dd"], "fleet_canaries: the inventory has no group or host dd"),
-        ("empty", "canary", "fleet_hosts: there is no host in empty"),
-    ],
-)
-def test_a_name_that_nobody_has_and_a_fleet_without_hosts_are_mistakes(
-    hosts: object, canaries: object, message: str
-) -> None:
-    with pytest.raises(AnsibleFilterError, match=message):
-        batches.canaries_first({**GROUPS, "empty": []}, hosts, canaries)
+# Outcome
 
 
 def test_a_host_that_is_gone_is_lost_and_one_that_is_there_has_failed() -> None:

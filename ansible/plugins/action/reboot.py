@@ -33,6 +33,9 @@ POLL = 1.0
 class Rebooting(Reboot):  # type: ignore[misc]
     """As Ansible's own, for the run that holds the host; it ends when the module boot has run on the host."""
 
+    # Whether the reboot is into the new kernel.
+    _trial = False
+
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
         order = f"{SHUTDOWN} {shlex.quote(given['msg'])}"

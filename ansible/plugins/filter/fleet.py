@@ -11,11 +11,20 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as 
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import batches, encoding, ready, summary
 
 
-def canaries_first(groups: Mapping[str, Sequence[str]], hosts: batches.Names, canaries: batches.Names) -> list[str]:
-    """Return the hosts of a run in order; none for --syntax-check, which has no inventory."""
+def plan(
+    groups: batches.Groups,
+    hosts: batches.Names,
+    canaries: batches.Names,
+    sizes: Sequence[batches.Size] = (),
+    domains: Sequence[str] = (),
+    share: batches.Size = batches.SHARE,
+) -> list[list[str]]:
+    """Return the batches of a run; none for --syntax-check, which has no inventory."""
     if context.CLIARGS.get("start_at_task"):
         raise AnsibleFilterError("--start-at-task leaves out tasks; run without it, each host continues where it was")
-    return [] if context.CLIARGS.get("syntax") else batches.canaries_first(groups, hosts, canaries)
+    if context.CLIARGS.get("syntax"):
+        return []
+    return batches.plan(groups, hosts, canaries, sizes, domains, share, context.CLIARGS.get("subset"))
 
 
 def outcome(failed: Mapping[str, Any]) -> str:
@@ -39,7 +48,6 @@ def why(failed: Mapping[str, Any]) -> str:
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
-            "canaries_first": canaries_first,
             "drained": records.drained,
             "finished": ready.finished,
             "halfway": ready.halfway,
@@ -47,6 +55,7 @@ class FilterModule:
             "evaluated": summary.evaluated,
             "left_behind": ready.left_behind,
             "outcome": outcome,
+            "plan": plan,
             "remarks": ready.remarks,
             "turned_away": turned_away,
             "undoable": ready.undoable,

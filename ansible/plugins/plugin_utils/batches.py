@@ -1,19 +1,28 @@
-"""Which hosts a run works on, in a deterministic order: canaries first, both parts sorted."""
+"""Which hosts a run works on, and in which batches: the canaries by themselves, then the others, sorted by name."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Union
 
 from ansible.errors import AnsibleFilterError
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
 
 Names = Union[str, Sequence[str]]
+Groups = Mapping[str, Sequence[str]]
+Size = Union[int, str]
 
 # The default group of canaries, which an inventory may lack.
 CANARIES = "canary"
+# Sizes of the batches that follow the canaries; the last one repeats. Without canaries, one host comes first.
+SIZES: Sequence[Size] = (10, 50)
+SHARE = "25%"
 
 
-def members(groups: Mapping[str, Sequence[str]], names: Names, variable: str) -> set[str]:
+def members(groups: Groups, names: Names, variable: str) -> set[str]:
     """Return the hosts of the named groups and hosts. A name that is not in the inventory is an error."""
     listed = [names] if isinstance(names, str) else list(names)
     everybody = set(groups.get("all", ()))
@@ -27,11 +36,72 @@ def members(groups: Mapping[str, Sequence[str]], names: Names, variable: str) ->
     return found
 
 
-def canaries_first(groups: Mapping[str, Sequence[str]], hosts: Names, canaries: Names) -> list[str]:
+def limited(groups: Groups, limit: str | None) -> set[str]:
+    """Return the hosts that --limit leaves, as Ansible itself finds them."""
+    inventory = InventoryManager(DataLoader(), parse=False)
+    for group, hosts in groups.items():
+        inventory.add_group(group)
+        for host in hosts:
+            inventory.add_host(host, group=group)
+    inventory.subset(limit)
+    return {host.name for host in inventory.get_hosts("all")}
+
+
+def plan(
+    groups: Groups,
+    hosts: Names = "all",
+    canaries: Names = CANARIES,
+    sizes: Sequence[Size] | None = None,
+    domains: Sequence[str] = (),
+    share: Size = SHARE,
+    limit: str | None = None,
+) -> list[list[str]]:
+    """Return the batches of a run. No batch after the canaries has more than a share of any failure domain.
+
+    A batch is smaller than its size where the domains leave no more hosts to choose from.
+    """
     chosen = members(groups, hosts, "fleet_hosts")
     if not chosen:
         # Ansible itself would do nothing and report success.
         raise AnsibleFilterError(f"fleet_hosts: there is no host in {hosts}; check the inventory (ansible-inventory)")
     wanted = [] if canaries == CANARIES and CANARIES not in groups else canaries
     first = chosen & members(groups, wanted, "fleet_canaries")
-    return [*sorted(first), *sorted(chosen - first)]
+    caps = {
+        name: _number(share, len(members(groups, [name], "fleet_domains")), "fleet_domain_share") for name in domains
+    }
+    if limit is not None:
+        left = limited(groups, limit)
+        chosen, first = chosen & left, first & left
+    others = sorted(chosen - first)
+    repeated = list(sizes or (SIZES if first else (1, *SIZES)))
+    found = [sorted(first)] if first else []
+    while others:
+        size = _number(repeated[0], len(chosen), "fleet_serial")
+        batch = _batch(groups, others, size, caps)
+        others = [host for host in others if host not in set(batch)]
+        found.append(batch)
+        repeated = repeated[1:] or repeated
+    return found
+
+
+def _batch(groups: Groups, hosts: Sequence[str], size: int, caps: Mapping[str, int]) -> list[str]:
+    """Return the first hosts that fit into a batch."""
+    inside = {name: set(groups[name]) for name in caps}
+    taken: Counter[str] = Counter()
+    batch: list[str] = []
+    for host in hosts:
+        own = [name for name in caps if host in inside[name]]
+        if len(batch) < size and all(taken[name] < caps[name] for name in own):
+            batch.append(host)
+            taken.update(own)
+    return batch
+
+
+def _number(given: Size, hosts: int, variable: str) -> int:
+    """Return a number of hosts, at least one, from a number or a percentage."""
+    found = re.fullmatch(r"(\d+)(%?)", str(given).strip())
+    if found is None or int(found[1]) < 1 or (found[2] and int(found[1]) > 100):
+        raise AnsibleFilterError(
+            f"{variable}: {given!r} is neither a number of hosts from 1 nor a percentage up to 100%"
+        )
+    return max(1, hosts * int(found[1]) // 100) if found[2] else int(found[1])
