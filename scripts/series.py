@@ -183,7 +183,8 @@ class Tree:
                 raise UserError(
                     f"patch {number} of {len(patches)}, {patch.name}, does not apply without fuzz ({reason.strip()})",
                     f"in {self.folder}, which holds the patches before it, run `git am --reject {patch.resolve()}`;"
-                    " do what the .rej files say, delete them, `git add --all`, `git am --continue`; then this again",
+                    " do what the .rej files say and delete them; run `git add --all --force` and `git am --continue`;"
+                    " then run this again",
                 ) from error
 
     def settle(self, series: Series) -> None:
