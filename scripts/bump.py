@@ -29,8 +29,8 @@ STEPS = {
     "config": "change the fragments in SOURCES/config/",
     "gate": "fix it in the tree, in the fragments or in the tests",
 }
-# Which new options of Kconfig the last run has shown.
-SHOWN = BUILD / "bump-questions"
+# Which changes of the configurations the last run has shown.
+SHOWN = BUILD / "bump-answers"
 
 
 def git(*arguments: str) -> str:
@@ -114,24 +114,27 @@ def make(target: str, hint: str) -> None:
         raise UserError(f"the bump stopped at `make {target}`", f"{hint}, then `make bump` goes on")
 
 
-def new_options() -> list[str]:
-    """Return the options that the complete configurations have and those of the last commit lack, with their values."""
+def answers() -> list[str]:
+    """Return what differs between the complete configurations and those of the last commit."""
     found = []
     for flavour in FLAVOURS.values():
         path = config.complete(flavour)
         before, after = kconfig.parse(committed(path)), kconfig.parse(path.read_text())
-        found += [f"{option}={value} ({flavour.name})" for option, value in after.items() if option not in before]
+        for option in sorted(before.keys() | after.keys()):
+            old, new = before.get(option, "absent"), after.get(option, "absent")
+            if old != new:
+                found.append(f"{flavour.name}: {option}: {old} -> {new}")
     return found
 
 
-def show_questions() -> None:
+def show_answers() -> None:
     """Stop once at what Kconfig has answered by itself, for somebody to look at it; run again, the same is accepted."""
-    text = "".join(f"{line}\n" for line in new_options())
+    text = "".join(f"{line}\n" for line in answers())
     if text and not (SHOWN.exists() and SHOWN.read_text() == text):
         files.replace(SHOWN, text)
         raise UserError(
-            f"the new release has options that no fragment decides; Kconfig's defaults are\n{text}",
-            "put what should differ into a fragment in SOURCES/config/, then `make bump` goes on",
+            f"the new release changes the configurations where no fragment decides:\n{text}",
+            "put what should differ into a fragment in SOURCES/config/; then `make bump` goes on",
         )
 
 
@@ -172,7 +175,7 @@ def bump(until: str, known: Sequence[Place]) -> None:
     for target, hint in STEPS.items():
         make(target, hint)
         if target == "config":
-            show_questions()
+            show_answers()
         if target == until:
             say(f"bump: stopped behind {until}, as asked; `make bump` goes on")
             return
