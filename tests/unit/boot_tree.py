@@ -50,7 +50,7 @@ class Tree:
         monkeypatch.setattr(loaders, "find", lambda: self.loader)
         monkeypatch.setattr(snapshot, "uname", lambda: self.uname)
         monkeypatch.setattr(snapshot, "boot_id", lambda: self.boot_id)
-        self._program(
+        self.program(
             "bootctl",
             BOOTCTL.format(
                 python=sys.executable,
@@ -70,7 +70,7 @@ class Tree:
         subprocess.run([editenv, str(place / "grubenv"), "create"], check=True)
         return Grub(self.root, editenv, place)
 
-    def _program(self, name: str, text: str) -> None:
+    def program(self, name: str, text: str) -> None:
         path = self.root / "bin" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import booting, drivers
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import booting, drivers, snapshot
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.booting import Trial
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
@@ -108,6 +109,50 @@ def test_a_volume_needs_what_all_of_its_disks_need(machine: Machine) -> None:
     (mirror / "slaves/sda").symlink_to(second)
     (machine.root / "proc/self/mountinfo").write_text("20 1 253:0 / / rw - xfs /dev/mapper/root rw\n")
     assert machine.lacking() == ["the file system at / (megaraid_sas)"]
+
+
+def test_modules_of_third_parties_are_named_unless_the_kernel_has_them(machine: Machine) -> None:
+    machine.build_in("virtio_blk", "virtio_pci")
+    machine.provide("ext4", "fs-ext4")
+    for name, taint in (("zfs", "POE"), ("falcon", "OE"), ("ext4", ""), ("raid456", "X")):
+        (machine.root / "sys/module" / name).mkdir()
+        (machine.root / "sys/module" / name / "taint").write_text(f"{taint}\n")
+    machine.provide("falcon")
+    assert machine.lacking() == ["what needs a third-party module (zfs)"]
+
+
+SECURE_BOOT = {"id": "secure-boot", "what": "this host would not boot it", "hint": "mokutil --import"}
+
+
+@pytest.mark.parametrize(
+    ("reasons", "options", "message"),
+    [
+        ([SECURE_BOOT], "lockdown=integrity", "this host would not boot it; mokutil --import"),
+        ([], "", "does not lock the kernel down; add lockdown=integrity"),
+        ([{**SECURE_BOOT, "id": "kernel-flavour"}], "lockdown=integrity", None),
+    ],
+)
+def test_secure_boot_is_looked_at_before_the_reboot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reasons: list[dict[str, str]], options: str, message: str | None
+) -> None:
+    monkeypatch.setattr(booting, "ROOT", tmp_path)
+    tree = Tree(tmp_path, monkeypatch)
+    variable = tmp_path / snapshot.SECURE_BOOT
+    variable.parent.mkdir(parents=True, exist_ok=True)
+    variable.write_bytes(bytes((6, 0, 0, 0, 1)))
+    tree.program("thp-validate", f"#!/bin/sh\necho '{json.dumps({'reasons': reasons})}'\nexit 1\n")
+    host = tree.begin(NEW)
+    host.hold(600)
+    tree.command_line += f" {options}"
+    tree.add(NEW)
+    tree.phase("installed")
+    trial = Trial(NEW, 30, 60, [], 600, check_drivers=False)
+    if message is None:
+        assert host.try_once(trial)
+        return
+    with pytest.raises(Problem, match=message):
+        host.try_once(trial)
+    assert tree.loader.once() is None
 
 
 def test_a_kernel_without_a_driver_is_not_booted(

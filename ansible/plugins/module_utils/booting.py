@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, drivers, loaders, snapshot, trial
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, drivers, loaders, snapshot, trial, validator
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.bls import Entry
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
@@ -60,6 +60,11 @@ class Host:
         tried = record["phase"] == records.ARMED and record["armed_in"] != snapshot.boot_id()
         if snapshot.uname() == wanted.uname:
             return False
+        if snapshot.secure_boot(ROOT) and (refused := validator.not_booted()):
+            raise Problem(refused)
+        if snapshot.secure_boot(ROOT) and "lockdown=" not in entry.options:
+            what = f"Secure Boot is enforced, and the boot entry of {wanted.uname} does not lock the kernel down"
+            raise Problem(what, "add lockdown=integrity to the host's kernel command line, such as /etc/kernel/cmdline")
         lost = drivers.lacking(wanted.uname, ROOT) if wanted.check_drivers else []
         if lost:
             what = f"{wanted.uname} has no driver for {', and none for '.join(lost)}"

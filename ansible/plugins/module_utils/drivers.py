@@ -14,6 +14,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, f
 ROOT = Path("/")
 # The major number of what has no device of its own. Btrfs is mounted that way, and names a device as its source.
 ANONYMOUS = "0"
+OUT_OF_TREE = "O"
 
 # The names by which kmod knows one driver. The alias of the device matches whatever the driver is called, but up to
 # Linux 6.16, nothing lists the aliases of what is built in; the name of its module is listed always.
@@ -21,7 +22,7 @@ Names = tuple[str, ...]
 
 
 def needs(root: Path = ROOT) -> dict[str, set[Names]]:
-    """Return the drivers behind each file system on a disk, and behind each network interface that has a link."""
+    """Return the modules for each file system on a disk, each network interface with a link, and third parties'."""
     found: dict[str, set[Names]] = {}
     for line in (files.text(root / "proc/self/mountinfo") or "").splitlines():
         left, _, right = line.partition(" - ")
@@ -32,6 +33,10 @@ def needs(root: Path = ROOT) -> dict[str, set[Names]]:
     for interface in sorted((root / "sys/class/net").glob("*")):
         if files.word(interface / "carrier") == "1" and (interface / "device").exists():
             found[f"the network interface {interface.name}"] = set(_chain((interface / "device").resolve()))
+    # Modules that did not come with their kernel, such as those of dkms.
+    for path in sorted((root / "sys/module").glob("*/taint")):
+        if OUT_OF_TREE in (files.word(path) or ""):
+            found.setdefault("what needs a third-party module", set()).add((path.parent.name,))
     return found
 
 

@@ -25,6 +25,8 @@ SYSCTLS = ("kernel/panic", "kernel/panic_on_oops")
 # The first systemd that reads the watchdog's timeout from the kernel command line.
 WATCHDOG_SYSTEMD = 251
 SYSCTL = "proc/sys"
+# Four bytes of attributes, then 1 if the firmware enforces signatures.
+SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
 def uname() -> str:
@@ -88,6 +90,13 @@ def before() -> dict[str, Any]:
     }
 
 
+def secure_boot(root: Path = Path("/")) -> bool:
+    try:
+        return (root / SECURE_BOOT).read_bytes()[4:] == b"\1"
+    except OSError:
+        return False
+
+
 def systemd_version() -> int:
     words = command.run(["systemctl", "--version"]).out.split()
     return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
@@ -120,5 +129,6 @@ def collect() -> dict[str, Any]:
         "hugepages": hugepages.read(),
         "counters": counters.read().as_dict(),
         "no_watchdog": watchdog(),
+        "fips": files.word(Path("/") / SYSCTL / "crypto/fips_enabled") == "1",
         "configured_sysctls": configured(command.run(["systemd-analyze", "cat-config", "sysctl.d"]).out),
     }

@@ -67,20 +67,19 @@ boot_id:
   type: str
 """
 
-import json
 import re
 import time
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
-    command,
     counters,
     files,
     kernel_log,
     loaders,
     snapshot,
     splat_list,
+    validator,
 )
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import Parameters, Result, main
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
@@ -93,8 +92,6 @@ ARGUMENTS = {
     "allowed": {"type": "list", "elements": "str", "default": []},
     "fail": {"type": "bool", "default": True},
 }
-# With exit codes 0 to 2 it has printed a verdict.
-VERDICTS = (0, 1, 2)
 LOCK = Path("/run/kernel-thp-selftests.lock")
 
 
@@ -111,11 +108,7 @@ def validate(parameters: Parameters, selftests: bool) -> dict[str, Any]:
 
 
 def run_validate(options: list[str], timeout: float) -> dict[str, Any]:
-    words = ["thp-validate", "--json", *options]
-    done = command.run(words, timeout)
-    if done.code not in VERDICTS:
-        raise Problem(f"`{' '.join(words)}` gave no verdict: {done.last}", "install thp-tools")
-    found = dict(json.loads(done.out))
+    found = validator.run(options, timeout)
     if found["selftests"]:
         # Ansible prints the whole result of a failed task, so leave out the tests that passed.
         found["selftests"]["tests"] = [test for test in found["selftests"]["tests"] if not test["accepted"]]

@@ -24,7 +24,9 @@ def unfit(seen: Seen) -> list[str]:
     return [sentence for sentence, is_there in checks.items() if not is_there]
 
 
-def hindered(seen: Seen, target: Mapping[str, Any], boot_mib: int, root_mib: int, need_watchdog: bool) -> list[str]:
+def hindered(
+    seen: Seen, target: Mapping[str, Any], boot_mib: int, root_mib: int, need_watchdog: bool, allow_fips: bool = False
+) -> list[str]:
     """Return what has to be fixed before anything is changed, each with a hint."""
     host = seen["host"]
     found = list(host["boot"]["problems"])
@@ -33,6 +35,8 @@ def hindered(seen: Seen, target: Mapping[str, Any], boot_mib: int, root_mib: int
         found += _space(host, boot_mib, root_mib)
     if host["tuned_gone"]:
         found.append("tuned-adm is missing, although the package tuned is installed; reinstall tuned")
+    if host["fips"] and not allow_fips:
+        found.append("FIPS mode is on, and nobody has certified kernel-thp; set preflight_allow_fips to true to go on")
     if need_watchdog and host["no_watchdog"]:
         found.append(f"{host['no_watchdog']}; set preflight_require_watchdog to false to do without")
     return found
