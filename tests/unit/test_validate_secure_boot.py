@@ -84,8 +84,8 @@ def host(
         (tmp_path / "lib" / "modules" / UNAME).mkdir(parents=True)
         shutil.copy(image, tmp_path / "lib" / "modules" / UNAME / "vmlinuz")
     if certificate:
-        (tmp_path / "usr" / "share" / "kernel-thp").mkdir(parents=True)
-        shutil.copy(certificate, tmp_path / "usr" / "share" / "kernel-thp" / "secure-boot.der")
+        (tmp_path / "usr" / "share" / "kernel-thp-release").mkdir(parents=True)
+        shutil.copy(certificate, tmp_path / "usr" / "share" / "kernel-thp-release" / "secure-boot.der")
     found = collected(tmp_path, changes or {})
     assert set(wrong(found)) <= {"secure-boot", *(("kernel-flavour", "shrinker-switch") if changes else ())}
     (check,) = (each for each in checks.evaluate(found) if each.id == "secure-boot")
@@ -220,10 +220,10 @@ def test_an_unsigned_kernel_is_named(keys: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "file", "hint"),
     [
-        ({MOK: b""}, "ours.der", "`mokutil --import /usr/share/kernel-thp/secure-boot.der`, reboot"),
+        ({MOK: b""}, "ours.der", "`mokutil --import /usr/share/kernel-thp-release/secure-boot.der`, reboot"),
         ({MOK: b""}, "ca.der", "`mokutil --import FILE` (FILE: the certificate that kernel-thp-release has"),
         ({MOK: b"", f"MokNew-{secure_boot.SHIM}": b"x"}, "ours.der", "reboot, and confirm the import"),
-        ({}, "ours.der", "enrol /usr/share/kernel-thp/secure-boot.der in db in the firmware's setup"),
+        ({}, "ours.der", "enrol /usr/share/kernel-thp-release/secure-boot.der in db in the firmware's setup"),
     ],
 )
 def test_the_hint_says_where_to_enrol_which_file(
@@ -239,7 +239,7 @@ def test_the_hint_says_where_to_enrol_which_file(
 def test_before_the_installation_the_certificate_is_checked(keys: Path, tmp_path: Path) -> None:
     found = host(tmp_path, {**ENFORCED, MOK: b""}, None, STOCK, keys / "ours.der")
     assert found.result == "degraded"
-    assert "would not boot a kernel signed by /usr/share/kernel-thp/secure-boot.der" in found.what
+    assert "would not boot a kernel signed by /usr/share/kernel-thp-release/secure-boot.der" in found.what
 
 
 def test_before_the_installation_without_a_certificate_nothing_can_be_checked(keys: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ GLOBAL, SECURITY, SHIM = (
 )
 LOCKDOWN = "/sys/kernel/security/lockdown"
 # Where the package kernel-thp-release has the certificate, in DER.
-CERTIFICATES = "/usr/share/kernel-thp"
+CERTIFICATES = "/usr/share/kernel-thp-release"
 ELSEWHERE = f"the certificate that kernel-thp-release has in {CERTIFICATES}"
 TRUSTED, UNSIGNED, UNKNOWN, REVOKED, DAMAGED = "trusted", "unsigned", "unknown", "revoked", "damaged"
 STATES = (TRUSTED, UNSIGNED, UNKNOWN, REVOKED, DAMAGED, None)
