@@ -6,6 +6,13 @@ PYTHON ?= python3
 VENV := build/venv/bin
 # Which kernel: cloud (the default), server or debug. DEBUG=1 is short for the last.
 FLAVOUR ?= $(if $(DEBUG),debug,cloud)
+# Which kind of virtual host, for every target with one: bookworm (the default) boots by systemd-boot, grub by GRUB and
+# has newer packages.
+# Some shells export a variable of this name, which is not meant for us.
+ifneq ($(origin HOST),command line)
+HOST := bookworm
+endif
+export LAB_HOST := $(HOST)
 # A virtual host keeps one core busy, so two groups of tests run beside each other, in the order given.
 HOSTS = $(VENV)/python -m pytest -v -n 2 --dist loadgroup --durations=8
 
@@ -58,13 +65,13 @@ srpm-check: rpms srpm ## the source packages rebuild in a clean root with only t
 rebuild-check: rpms ## build the selftests again elsewhere: the same bytes? (KERNEL=1: the kernel, minutes)
 	@$(PYTHON) -m scripts.rebuild_check $(if $(KERNEL),--kernel)
 
-image: deps ## disk image of the virtual host
+image: deps ## disk image of the virtual host (HOST=grub: of the one that boots by GRUB)
 	@$(PYTHON) -m lab.image
 
-vm: image ## start a virtual host, with dnf set to build/repo, and log in to it
+vm: image ## start a virtual host, with dnf set to build/repo, and log in to it (HOST=grub)
 	@$(PYTHON) -m lab.shell
 
-gate: deps rpms image ## install, boot and test the kernel in a virtual host (FLAVOUR=server; DEBUG=1: with churn)
+gate: deps rpms image ## install, boot and test the kernel in a virtual host (FLAVOUR=server; HOST=grub; DEBUG=1: with churn)
 	@$(PYTHON) -m tests.kernel.gate --flavour $(FLAVOUR)
 
 lockdep: deps tree rpms ## stress, migration, swap-in, defrag mode and cgroup v1 on a small kernel with lockdep and DEBUG_VM

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.binaries import SCRIPTS, digest
 from bench.kernels import OUT
-from lab import image
+from lab import apt, image
 from scripts.console import UserError, main, run_logged, say, step
 
 LIST = SCRIPTS / "packages.txt"
@@ -35,9 +35,9 @@ def path() -> Path:
 def bootstrap(folder: Path, log: Path) -> None:
     command = ["unshare", "--mount", "mmdebstrap", "--mode=root", "--variant=apt", "--format=directory"]
     command += [f"--include={','.join(packages())}"]
-    command += [f"--aptopt={option}" for option in image.apt_options()]
+    command += [f"--aptopt={option}" for option in apt.settings()]
     command += [f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT]
-    command += [image.SUITE, str(folder), *image.apt_sources()]
+    command += [apt.SUITE, str(folder), *apt.sources(apt.SUITE)]
     run_logged(command, log, "mmdebstrap", ADVICE)
 
 

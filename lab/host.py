@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
-from lab import repo
+from lab import loaders, repo
+from lab.loaders import Loader
 from lab.vm import BOOT_TIMEOUT, Vm
 from scripts.console import UserError
 
@@ -14,6 +16,10 @@ INSTALL_TIMEOUT = 600.0
 class Host:
     def __init__(self, vm: Vm) -> None:
         self.vm = vm
+
+    @functools.cached_property
+    def loader(self) -> Loader:
+        return loaders.of(self.vm)
 
     def use_repository(self, url: str) -> None:
         self.vm.write("/etc/yum.repos.d/kernel-thp.repo", repo.repo_file(url))
@@ -35,7 +41,7 @@ class Host:
         finds no entry by it (tests/kernel/test_boot_counting.py checks this).
         """
         form = re.compile(rf"lab-{re.escape(uname)}(?:\+\d+(?:-\d+)?)?\.conf")
-        names = self.vm.run("ls /efi/loader/entries").text.split()
+        names = self.vm.run(f"ls {self.loader.entries}").text.split()
         found = [name for name in names if form.fullmatch(name)]
         if len(found) != 1:
             raise UserError(f"no single boot entry for {uname} among {names}", "check what kernel-install wrote")
@@ -50,7 +56,7 @@ class Host:
         """Reboot; check that this kernel runs and that the boot loader chose it; return a line that says so."""
         self.vm.reboot(timeout)
         self.expect_running(uname)
-        selected = self.vm.loader_variable("LoaderEntrySelected")
+        selected = self.loader.started(entry)
         if selected != entry:
             raise UserError(f"the boot loader started {selected}, expected {entry}", f"read {self.vm.console}")
         return f"{uname}, the boot loader chose {selected}"
@@ -58,10 +64,13 @@ class Host:
     def boot_once(self, uname: str, timeout: float = BOOT_TIMEOUT) -> str:
         """Make the boot loader start a kernel once, whatever its default is, and check that it did."""
         entry = self.entry(uname)
-        self.vm.run(f"bootctl set-oneshot {entry}")
+        self.loader.set_once(entry)
         return self.reboot_into(uname, entry, timeout)
 
     def wait_blessed(self, uname: str, timeout: int = 60) -> None:
-        """Wait until systemd has blessed the entry at boot-complete.target, which removes the tries from its name."""
-        blessed = f"/efi/loader/entries/lab-{uname}.conf"
+        """Wait until systemd has blessed the entry at boot-complete.target, which removes the tries from its name.
+
+        GRUB counts no tries, so there an entry is called that from the start.
+        """
+        blessed = f"{self.loader.entries}/lab-{uname}.conf"
         self.vm.run(f"timeout {timeout} sh -c 'until [ -e {blessed} ]; do sleep 1; done'", timeout=timeout + 30)

@@ -1,4 +1,4 @@
-"""Build the disk image of a lab host: Debian with systemd-boot, dracut, dnf and an empty rpm database.
+"""Build the disk image of a lab host: Debian with dracut, dnf, an empty rpm database, and a boot loader by its kind.
 
 Needs root (mmdebstrap makes device nodes and mounts /proc for package scripts) but neither KVM nor loop devices.
 """
@@ -12,21 +12,74 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from lab import apt, secure_boot
 from scripts.console import BUILD, UserError, main, run_logged, say, step
 
 HERE = Path(__file__).resolve().parent
 LAB = BUILD / "lab"
 IMAGES = LAB / "images"
 KEY = LAB / "id_ed25519"
-SUITE = "bookworm"
 MIB = 1 << 20
-ESP_MIB = 512
 ROOT_MIB = 6 * 1024
 TOOLS = ("mmdebstrap", "qemu-img", "mke2fs", "mkfs.vfat", "mcopy", "sfdisk", "ssh-keygen", "apt-get")
-# Of the host's apt settings, those that decide whether a source can be reached and believed.
-APT_SETTINGS = ("::Proxy", "Acquire::Check-", "Acquire::Retries")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One beside the root file system; `label` is also the name under which fstab finds it."""
+
+    label: str
+    mountpoint: str
+    mib: int
+    esp: bool = False
+
+    @property
+    def format(self) -> tuple[str, ...]:
+        """The command that makes its file system in `label`.img, with the content if the tool can do that."""
+        name = f"{self.label}.img"
+        if self.esp:
+            return ("mkfs.vfat", "-F", "32", "-n", "ESP", name)
+        return ("mke2fs", "-q", "-t", "ext4", "-L", self.label, "-d", self.label, name)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of host; the directory of its name has its packages, files and boot loader.
+
+    The first suite is the host's; a package whose version is named may come from the others.
+    """
+
+    name: str
+    suites: tuple[str, ...]
+    partitions: tuple[Partition, ...]
+
+    @property
+    def directory(self) -> Path:
+        return HERE / self.name
+
+
+BOOKWORM = Kind(apt.SUITE, (apt.SUITE,), (Partition("lab-esp", "/efi", 512, esp=True),))
+# Mount points inside others come later.
+GRUB = Kind(
+    "grub",
+    ("sid", apt.SUITE),
+    (Partition("lab-boot", "/boot", 768), Partition("lab-esp", "/boot/efi", 64, esp=True)),
+)
+KINDS = {kind.name: kind for kind in (BOOKWORM, GRUB)}
+# `make HOST=grub` sets it.
+CHOICE = "LAB_HOST"
+ROOT_PARTITION = Partition("lab-root", "/", ROOT_MIB)
+
+
+def chosen() -> Kind:
+    """Return the kind of host that was asked for."""
+    name = os.environ.get(CHOICE, BOOKWORM.name)
+    if name not in KINDS:
+        raise UserError(f"there is no kind of host called `{name}`", f"give HOST one of: {', '.join(KINDS)}")
+    return KINDS[name]
 
 
 def ssh_key() -> Path:
@@ -38,54 +91,34 @@ def ssh_key() -> Path:
     return KEY
 
 
-def inputs() -> list[Path]:
+def inputs(kind: Kind) -> list[Path]:
     """Return every file that makes the image what it is."""
-    tree = [path for path in (HERE / "rootfs").rglob("*") if path.is_symlink() or path.is_file()]
-    named = ["image.py", "packages.txt", "host-provides.spec", "customize.sh"]
-    return sorted([*tree, *(HERE / name for name in named), ssh_key().with_suffix(".pub")])
+    folders = (HERE / "rootfs", kind.directory)
+    tree = [path for folder in folders for path in folder.rglob("*") if path.is_symlink() or path.is_file()]
+    named = ["apt.py", "image.py", "packages.txt", "host-provides.spec", "customize.sh"]
+    keys = [ssh_key().with_suffix(".pub"), secure_boot.certificate()]
+    return sorted([*tree, *(HERE / name for name in named), *keys])
 
 
-def digest() -> str:
+def digest(kind: Kind | None = None) -> str:
     """Return the hash of all inputs: content, name, and whether a file is executable."""
-    total = hashlib.sha256()
-    for path in inputs():
+    kind = kind or chosen()
+    total = hashlib.sha256(kind.name.encode())
+    for path in inputs(kind):
         content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
         executable = not path.is_symlink() and os.access(path, os.X_OK)
         total.update(f"{path.name}:{len(content)}:{executable}\n".encode() + content)
     return total.hexdigest()[:16]
 
 
-def image_path() -> Path:
-    return IMAGES / f"{digest()}.qcow2"
+def image_path(kind: Kind | None = None) -> Path:
+    kind = kind or chosen()
+    return IMAGES / f"{kind.name}-{digest(kind)}.qcow2"
 
 
-def packages() -> list[str]:
-    lines = (HERE / "packages.txt").read_text().splitlines()
+def packages(kind: Kind) -> list[str]:
+    lines = [line for folder in (HERE, kind.directory) for line in (folder / "packages.txt").read_text().splitlines()]
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-
-
-def apt_sources() -> list[str]:
-    """Return one-line apt sources for the suite, taken from the sources this machine is configured with."""
-    fields = "$(ORIGIN) $(CREATED_BY) $(CODENAME) $(REPO_URI) $(COMPONENT)"
-    listing = subprocess.run(
-        ["apt-get", "indextargets", "--format", fields], check=True, capture_output=True, text=True
-    ).stdout
-    found = set()
-    for line in listing.splitlines():
-        origin, kind, codename, uri, component = line.split()
-        if origin == "Debian" and kind == "Packages" and codename.split("-")[0] == SUITE:
-            found.add(f"deb {uri} {codename} {component}")
-    if not any(f" {SUITE} main" in source for source in found):
-        raise UserError(
-            f"apt on this machine has no index of Debian {SUITE} main",
-            "add that suite to the apt sources and run `apt-get update`, then `make image` again",
-        )
-    return sorted(found)
-
-
-def apt_options() -> list[str]:
-    dump = subprocess.run(["apt-config", "dump", "Acquire"], check=True, capture_output=True, text=True).stdout
-    return [line for line in dump.splitlines() if any(setting in line for setting in APT_SETTINGS)]
 
 
 def check_tools() -> None:
@@ -96,19 +129,32 @@ def check_tools() -> None:
         raise UserError("the lab image can only be built by root", "run `make image` as root")
 
 
-def bootstrap(work: Path, log: Path) -> None:
-    """Make the root file system in work/root, and the content of the ESP in work/esp."""
+def bootstrap(kind: Kind, work: Path, log: Path) -> None:
+    """Make the root file system in work/root, and the content of each other partition in work/LABEL."""
+    root = work / "root"
     command = ["unshare", "--mount", "mmdebstrap", "--mode=root", "--variant=apt", "--format=directory"]
-    command += [f"--include={','.join(packages())}"]
-    command += [f"--aptopt={option}" for option in apt_options()]
+    command += [f"--include={','.join(packages(kind))}"]
+    command += [f"--aptopt={option}" for option in apt.settings()]
     # Debian's kernel hooks would make a second initramfs; the image goes the way of an RPM host, by kernel-install.
     for pattern in ("/etc/kernel/postinst.d/*", "/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*"):
         command.append(f"--dpkgopt=path-exclude={pattern}")
-    command += ["--dpkgopt=force-confold", f'--essential-hook=cp -a {HERE}/rootfs/. "$1"']
-    command += [f'--customize-hook={HERE}/customize.sh "$1"', SUITE, str(work / "root"), *apt_sources()]
-    (work / "esp").mkdir()
-    env = {"LAB_FILES": str(HERE), "LAB_ESP": str(work / "esp"), "LAB_KEY": str(ssh_key().with_suffix(".pub"))}
+    command.append("--dpkgopt=force-confold")
+    command += [f'--essential-hook=cp -a {folder}/rootfs/. "$1"' for folder in (HERE, kind.directory)]
+    command += [f'--customize-hook={HERE}/customize.sh "$1"', kind.suites[0], str(root)]
+    command += [source for suite in kind.suites for source in apt.sources(suite)]
+    env = {
+        "LAB_FILES": str(HERE),
+        "LAB_KIND": str(kind.directory),
+        "LAB_MOUNTPOINTS": " ".join(partition.mountpoint for partition in kind.partitions),
+        "LAB_KEY": str(ssh_key().with_suffix(".pub")),
+        "LAB_SIGN_KEY": str(secure_boot.KEY),
+        "LAB_SIGN_CERT": str(secure_boot.certificate()),
+    }
     run_logged(command, log, "mmdebstrap", "read the log; `make image` starts again", env=env)
+    for partition in reversed(kind.partitions):
+        mountpoint = root / partition.mountpoint.lstrip("/")
+        mountpoint.rename(work / partition.label)
+        mountpoint.mkdir()
 
 
 def sparse(path: Path, mebibytes: int) -> Path:
@@ -117,24 +163,31 @@ def sparse(path: Path, mebibytes: int) -> Path:
     return path
 
 
-def assemble(work: Path, log: Path) -> Path:
-    """Make the disk from the two trees, without mounting anything."""
+def assemble(kind: Kind, work: Path, log: Path) -> Path:
+    """Make the disk from the trees, without mounting anything."""
 
     def tool(*command: str) -> None:
         run_logged(command, log, command[0], "read the log; `make image` starts again", cwd=work)
 
-    sparse(work / "esp.img", ESP_MIB)
-    sparse(work / "root.img", ROOT_MIB)
-    sparse(work / "disk.img", ESP_MIB + ROOT_MIB + 2)
-    tool("mkfs.vfat", "-F", "32", "-n", "ESP", "esp.img")
-    tool("mcopy", "-s", "-i", "esp.img", *(str(path) for path in sorted((work / "esp").iterdir())), "::")
-    tool("mke2fs", "-q", "-t", "ext4", "-L", "lab-root", "-d", "root", "root.img")
-    table = "label: gpt\n"
-    table += f"start=1MiB, size={ESP_MIB}MiB, type=uefi, name=lab-esp\n"
-    table += f"start={ESP_MIB + 1}MiB, size={ROOT_MIB}MiB, type=linux, name=lab-root\n"
+    (work / "root").rename(work / ROOT_PARTITION.label)
+    # The firmware finds the ESP wherever it is; people expect it first.
+    partitions = sorted((*kind.partitions, ROOT_PARTITION), key=lambda partition: not partition.esp)
+    table, start = "label: gpt\n", 1
+    for partition in partitions:
+        sort = "uefi" if partition.esp else "linux"
+        table += f"start={start}MiB, size={partition.mib}MiB, type={sort}, name={partition.label}\n"
+        start += partition.mib
+    sparse(work / "disk.img", start + 1)
     subprocess.run(["sfdisk", "--quiet", str(work / "disk.img")], input=table, text=True, check=True)
-    for part, start in (("esp.img", 1), ("root.img", ESP_MIB + 1)):
-        tool("dd", f"if={part}", "of=disk.img", "bs=1M", f"seek={start}", "conv=notrunc,sparse")
+    start = 1
+    for partition in partitions:
+        sparse(work / f"{partition.label}.img", partition.mib)
+        tool(*partition.format)
+        if partition.esp:
+            content = (str(path) for path in sorted((work / partition.label).iterdir()))
+            tool("mcopy", "-s", "-i", f"{partition.label}.img", *content, "::")
+        tool("dd", f"if={partition.label}.img", "of=disk.img", "bs=1M", f"seek={start}", "conv=notrunc,sparse")
+        start += partition.mib
     tool("qemu-img", "convert", "-O", "qcow2", "disk.img", "disk.qcow2")
     return work / "disk.qcow2"
 
@@ -148,21 +201,22 @@ def alone() -> Iterator[None]:
         yield
 
 
-def build() -> Path:
+def build(kind: Kind | None = None) -> Path:
     """Return the image for the present inputs, built if it is not there. An older image stays when a build fails."""
+    kind = kind or chosen()
     check_tools()
     with alone():
-        target = image_path()
+        target = image_path(kind)
         if target.exists():
             return target
         with step(f"lab image {target.name}"):
             work = IMAGES / "work"
             shutil.rmtree(work, ignore_errors=True)
             work.mkdir()
-            bootstrap(work, IMAGES / "mmdebstrap.log")
-            assemble(work, IMAGES / "disk.log").replace(target)
+            bootstrap(kind, work, IMAGES / "mmdebstrap.log")
+            assemble(kind, work, IMAGES / "disk.log").replace(target)
             shutil.rmtree(work)
-        for old in IMAGES.glob("*.qcow2"):
+        for old in IMAGES.glob(f"{kind.name}-*.qcow2"):
             if old != target:
                 old.unlink()
         return target

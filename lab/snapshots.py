@@ -16,11 +16,13 @@ from pathlib import Path
 from lab import image, repo, upstream
 from lab.accel import QEMU
 from lab.host import Host
+from lab.image import Kind
 from lab.vm import RUN, Saved, Vm
 from scripts.console import BUILD, step
 from scripts.flavours import CLOUD
 
 SNAPSHOTS = BUILD / "lab" / "snapshots"
+DIGITS = 16
 # Values that neither the kernel nor our profiles choose, so a test sees which of them returned or stayed.
 PROFILE = "lab-app"
 PROFILE_TEXT = """\
@@ -44,7 +46,7 @@ BY_HAND = "cd /sys/kernel/mm/transparent_hugepage && echo defer > defrag && echo
 
 
 def _stock(host: Host) -> None:
-    host.vm.run(f"bootctl set-default {host.entry(host.vm.run('uname -r').text)}")
+    host.loader.set_default(host.entry(host.vm.run("uname -r").text))
 
 
 def _administered(host: Host) -> None:
@@ -67,7 +69,10 @@ def _upstream(host: Host) -> None:
 
 @dataclass(frozen=True)
 class Recipe:
-    """`base` is the host it starts from, instead of a fresh one; `ours` says that our packages are in it."""
+    """`base` is the host it starts from, instead of a fresh one; `ours` says that our packages are in it.
+
+    `kind` is the kind of host, otherwise the one that was asked for.
+    """
 
     name: str
     make: Callable[[Host], None]
@@ -75,33 +80,38 @@ class Recipe:
     memory_mib: int = 2048
     ours: bool = False
     base: Recipe | None = None
+    kind: Kind | None = None
+
+    @property
+    def label(self) -> str:
+        return f"{(self.kind or image.chosen()).name}-{self.name}"
 
     def digest(self) -> str:
         """Return the hash of all inputs, with qemu: another version may not understand a snapshot of this one."""
         machine = Vm(Path(), Path(), self.name, self.cpus, self.memory_mib)
-        parts = [str(image.image_path()), Path(__file__).read_text(), *machine.command_line(Path())]
+        parts = [str(image.image_path(self.kind)), Path(__file__).read_text(), *machine.command_line(Path())]
         parts.append(subprocess.run([QEMU, "--version"], check=True, capture_output=True, text=True).stdout)
         if self.ours:
             parts.append(_kernel_packages())
         if self.base:
             parts.append(self.base.digest())
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:DIGITS]
 
     def build(self) -> Saved:
         """Return the snapshot for the present image, and make it if it is missing."""
         base = self.base.build() if self.base else None
-        disk = image.build()
-        with _alone(self.name):
-            found = Saved(SNAPSHOTS / f"{self.name}-{self.digest()}", self.cpus, self.memory_mib)
+        disk = image.build(self.kind)
+        with _alone(self.label):
+            found = Saved(SNAPSHOTS / f"{self.label}-{self.digest()}", self.cpus, self.memory_mib)
             # This file is written last, so the snapshot is complete.
             if found.disk.exists():
                 return found
-            for old in SNAPSHOTS.glob(f"{self.name}-*.*"):
+            for old in SNAPSHOTS.glob(f"{self.label}-{'?' * DIGITS}.*"):
                 old.unlink()
-            name = f"snapshot-{self.name}"
+            name = f"snapshot-{self.label}"
             fresh = Vm(disk, RUN / name, name, self.cpus, self.memory_mib)
             machine = base.machine(RUN / name, name) if base else fresh
-            with step(f"lab: make the snapshot {self.name}"), machine as vm:
+            with step(f"lab: make the snapshot {self.label}"), machine as vm:
                 vm.wait_ssh()
                 vm.run(SETTLE)
                 self.make(Host(vm))

@@ -13,13 +13,13 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from lab import apt
 from lab.vm import Vm
 from scripts.console import BUILD, UserError
 
 META = "linux-image-6.12-cloud-amd64"
 IMAGE = re.compile(r"^Depends:.*?(linux-image-(6\.12\.\S+-cloud-amd64))\b", re.MULTILINE)
 CACHE = BUILD / "lab" / "debs"
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 GUEST = "/var/tmp/upstream"
 INSTALL_TIMEOUT = 600.0
 
@@ -35,15 +35,10 @@ def newest() -> tuple[str, str]:
 
 def options(suite: str) -> list[str]:
     """Return apt's options for another suite of this machine's archive, in a folder of its own."""
-    command = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(ORIGIN) $(COMPONENT)", "Created-By: Packages"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    archive = next((words[0] for words in map(str.split, listed) if words[1:] == ["Debian", "main"]), "")
-    if not archive:
-        raise UserError("apt on this machine knows no archive of Debian", f"add one that has {suite}")
     folder = BUILD / "lab" / f"apt-{suite}"
     for name in ("lists/partial", "archives/partial"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    (folder / "list").write_text(f"deb [signed-by={KEYRING}] {archive} {suite} main\n")
+    (folder / "list").write_text("".join(f"{line}\n" for line in apt.sources(suite)))
     made = [
         f"Dir::Etc::sourcelist={folder}/list",
         "Dir::Etc::sourceparts=/dev/null",

@@ -4,7 +4,8 @@ The host has two NUMA nodes, because some selftests migrate huge pages. Nothing 
 and the verdict. Results: build/gate/results.json, junit.xml, ktap/, vm/console.log.
 
 With --flavour server or debug it tests that one; results: the same in build/gate-FLAVOUR/. The debug kernel gets a
-churn of everything at once with failing allocations after the selftests, and is asked for leaks.
+churn of everything at once with failing allocations after the selftests, and is asked for leaks. With LAB_HOST=grub the
+host boots by GRUB and is as new as the next release of an RPM distribution; results: in build/gate-grub/.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Gate:
         self.slow = slow(flavour)
         self.vm = vm
         self.host = Host(vm)
+        # The machine's directory is in that of the results.
+        self.out = vm.directory.parent
         self.url = url
         self.required = required
         self.results = results
@@ -89,7 +92,7 @@ class Gate:
         with self.step("boot the stock kernel"):
             self.vm.wait_ssh()
             self.detail = self.results.stock = self.vm.run("uname -r").text
-            self.vm.run(f"bootctl set-default {self.host.entry(self.results.stock)}")
+            self.host.loader.set_default(self.host.entry(self.results.stock))
 
     def install_selftests(self) -> None:
         with self.step("dnf install kernel-thp-selftests, OOM experiment"):
@@ -130,11 +133,11 @@ class Gate:
     def check_host(self) -> None:
         with self.step("check the host"):
             self.vm.run(f"rpm -V {self.flavour.core}")
-            installed = self.vm.run("dnf history userinstalled").text
+            installed = self.vm.run(f"dnf -q repoquery --userinstalled {self.flavour.package}").text
             if not re.search(rf"^{self.flavour.package}-\d", installed, re.MULTILINE):
-                raise UserError(f"dnf history does not know {self.flavour.package}", f"it says: {installed}")
+                raise UserError(f"dnf does not know who installed {self.flavour.package}", f"it says: {installed}")
             self.host.wait_blessed(self.results.uname, 60 * self.slow)
-            self.detail = "rpm -V clean, in dnf history, boot entry blessed"
+            self.detail = "rpm -V clean, installed by the user, boot entry blessed"
 
     def run_selftests(self) -> None:
         listed = self.vm.run(f"cat {SELFTESTS}/kselftest-list.txt").text.split()
@@ -164,7 +167,7 @@ class Gate:
         return self.report("thp_churn", f"cd {SELFTESTS}/thp && ./thp_churn {seconds}", 3.0 * seconds + 900)
 
     def report(self, name: str, script: str, timeout: float) -> Report:
-        log = folder(self.flavour) / "ktap" / f"{name}.log"
+        log = self.out / "ktap" / f"{name}.log"
         log.parent.mkdir(exist_ok=True)
         with log.open("w") as handle:
             done = self.vm.run(
@@ -184,7 +187,7 @@ class Gate:
             for _ in range(2):
                 self.vm.run(f"sleep {LEAK_AGE}; echo scan > {KMEMLEAK}", timeout=90.0 * self.slow)
             found = self.vm.run(f"cat {KMEMLEAK}", timeout=30.0 * self.slow)
-            (folder(self.flavour) / "kmemleak.txt").write_text(f"{found.text}\n")
+            (self.out / "kmemleak.txt").write_text(f"{found.text}\n")
             lost = leaks.leaks(found.text, splats.allowed(leaks.ALLOWED))
             self.results.reasons += [f"kmemleak: {line}" for line in lost]
             self.detail = f"{len(lost)} place(s)"
@@ -209,8 +212,10 @@ class Gate:
 
 
 def folder(flavour: Flavour) -> Path:
-    """Return where the results of a flavour's gate are."""
-    return BUILD / ("gate" if flavour == CLOUD else f"gate-{flavour.name}")
+    """Return where the results of a flavour's gate on the chosen kind of host are."""
+    kind = image.chosen()
+    words = ["gate", *([] if flavour == CLOUD else [flavour.name]), *([] if kind == image.BOOKWORM else [kind.name])]
+    return BUILD / "-".join(words)
 
 
 def slow(flavour: Flavour) -> int:
