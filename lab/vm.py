@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from lab import image, splat_list
+from lab import image, secure_boot, splat_list
 from lab.accel import QEMU, accelerator
 from lab.qmp import Monitor
 from lab.splats import fatal
@@ -37,6 +37,13 @@ FIRMWARE = (
     (Path("/usr/share/OVMF/OVMF_CODE_4M.fd"), Path("/usr/share/OVMF/OVMF_VARS_4M.fd")),
     (Path("/usr/share/edk2/ovmf/OVMF_CODE.fd"), Path("/usr/share/edk2/ovmf/OVMF_VARS.fd")),
 )
+# These have Microsoft's certificates and refuse what is not signed.
+SECURE_FIRMWARE = (
+    (Path("/usr/share/OVMF/OVMF_CODE_4M.secboot.fd"), Path("/usr/share/OVMF/OVMF_VARS_4M.ms.fd")),
+    (Path("/usr/share/edk2/ovmf/OVMF_CODE.secboot.fd"), Path("/usr/share/edk2/ovmf/OVMF_VARS.secboot.fd")),
+)
+# The guest must not write to the firmware's variables but through the firmware.
+SECURE_MACHINE = ("-machine", "smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on")
 SSH_FAILED = 255
 EFIVARS = "/sys/firmware/efi/efivars"
 LOADER_GUID = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
@@ -90,8 +97,9 @@ class Result:
         return "\n".join(line.text for line in self.lines)
 
 
-def firmware() -> tuple[Path, Path]:
-    for code, variables in FIRMWARE:
+def firmware(secure: bool = False) -> tuple[Path, Path]:
+    """Return the code, and the variables that a machine starts with."""
+    for code, variables in SECURE_FIRMWARE if secure else FIRMWARE:
         if code.exists() and variables.exists():
             return code, variables
     raise UserError("no UEFI firmware for qemu (OVMF) found", "run `make deps`")
@@ -126,8 +134,12 @@ class Vm:
         swap_mib: int = 0,
         durable: bool = False,
         saved: Saved | None = None,
+        secure_boot: bool = False,
     ) -> None:
-        """What a guest flushes to a durable disk survives power_off()."""
+        """What a guest flushes to a durable disk survives power_off().
+
+        With Secure Boot, the firmware trusts Microsoft's certificates, and shim the lab's.
+        """
         self.disk = disk
         self.directory = directory
         self.name = name
@@ -136,6 +148,7 @@ class Vm:
         self.nodes = nodes
         self.swap_mib = swap_mib
         self.durable = durable
+        self.secure_boot = secure_boot
         self.overlay = directory / "disk.qcow2"
         self.variables = directory / "vars.fd"
         self.console = directory / "console.log"
@@ -159,11 +172,13 @@ class Vm:
     # Life
 
     def start(self) -> None:
-        _, variables = firmware()
+        _, variables = firmware(self.secure_boot)
         self._claim()
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
         shutil.copyfile(self._saved.variables if self._saved else variables, self.variables)
+        if self.secure_boot:
+            secure_boot.enroll(self.variables)
         base = ["-b", str(self.disk.resolve()), "-F", "qcow2"]
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *base, str(self.overlay)], check=True)
         self.port = free_port()
@@ -175,7 +190,7 @@ class Vm:
 
     def power_on(self, *options: str) -> None:
         """Start qemu with the present disk and EFI variables."""
-        code, _ = firmware()
+        code, _ = firmware(self.secure_boot)
         ours, its = socket.socketpair()
         monitor = ["-chardev", f"socket,id=monitor,fd={its.fileno()}", "-mon", "chardev=monitor,mode=control"]
         with its, self._qemu_log.open("ab") as log:
@@ -257,6 +272,7 @@ class Vm:
             last = (node + 1) * self.cpus // self.nodes - 1
             command += ["-object", f"memory-backend-ram,id=memory{node},size={share}M"]
             command += ["-numa", f"node,nodeid={node},memdev=memory{node},cpus={first}-{last}"]
+        command += SECURE_MACHINE if self.secure_boot else ()
         command += ["-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={code}"]
         command += ["-drive", f"if=pflash,format=raw,unit=1,file={self.variables}"]
         # Most lab disks are thrown away and need not survive a crash of qemu. One whose power is cut must: with
@@ -319,6 +335,15 @@ class Vm:
         return NoAnswer(
             f"{self.name}: {what} within {timeout:.0f} s ({message})", f"read the console log {self.console}"
         )
+
+    def wait_console(self, text: str, timeout: float) -> None:
+        """Wait until the console says something, from where watch() stands."""
+        deadline = time.monotonic() + timeout
+        while text not in self.console_text()[self._seen :]:
+            self.watch()
+            if time.monotonic() > deadline:
+                raise self._no_answer(f"the console did not say `{text}`", timeout)
+            time.sleep(POLL)
 
     # Talking
 
