@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -57,7 +58,8 @@ class Grub(Loader):
         path = self.vm.run(f"sed -n 's/^linux //p' {self.entries}/{entry}").text
         words = self.vm.run("cat /proc/cmdline").text.split()
         booted = next((word for word in words if word.startswith("BOOT_IMAGE=")), "no BOOT_IMAGE")
-        return entry if booted.rpartition(")")[2] == path else booted
+        # Before 2.14, the path has the device in front of it, in parentheses.
+        return entry if re.fullmatch(rf"BOOT_IMAGE=(\([^)]*\))?{re.escape(path)}", booted) else booted
 
     def environment(self) -> dict[str, str]:
         """Return GRUB's environment block."""
