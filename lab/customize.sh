@@ -1,8 +1,8 @@
 #!/bin/bash
 # Finish the root file system that mmdebstrap made.
 # usage: customize.sh ROOT
-# environment: LAB_FILES this directory, LAB_KIND the directory of the kind of host, LAB_MOUNTPOINTS what will be mounted,
-# LAB_KEY the ssh public key to admit
+# environment: LAB_FILES this directory, LAB_KIND the directory of the kind of host, LAB_KEY the ssh public key to admit,
+# LAB_PARTITIONS words like LABEL=/MOUNTPOINT, LAB_TREES where the content of LABEL goes
 set -euo pipefail
 
 root=$1
@@ -28,13 +28,25 @@ kernels=("$root"/boot/vmlinuz-*)
 version=${kernels[0]##*/vmlinuz-}
 mv "${kernels[0]}" "$root/lib/modules/$version/vmlinuz"
 rm -f "$root"/boot/*-"$version"
-# kernel-install asks what is mounted; a directory that is mounted on itself keeps its content.
-for mountpoint in $LAB_MOUNTPOINTS; do
-    mkdir -p "$root$mountpoint"
-    mount --bind "$root$mountpoint" "$root$mountpoint"
+# kernel-install and its plugins look at what is mounted, so each partition has to be a file system of its own.
+mounted=()
+for partition in $LAB_PARTITIONS; do
+    tree=$LAB_TREES/${partition%%=*}
+    mountpoint=$root${partition#*=}
+    mkdir -p "$tree" "$mountpoint"
+    cp -a "$mountpoint/." "$tree"
+    find "$mountpoint" -mindepth 1 -delete
+    mount -t tmpfs "${partition%%=*}" "$mountpoint"
+    cp -a "$tree/." "$mountpoint"
+    mounted=("$partition" "${mounted[@]}")
 done
 "$LAB_KIND/boot.sh" "$root" "$version"
-# The first one may hold the others.
-umount --recursive "$root${LAB_MOUNTPOINTS%% *}"
+for partition in "${mounted[@]}"; do
+    tree=$LAB_TREES/${partition%%=*}
+    mountpoint=$root${partition#*=}
+    rm -r "$tree"
+    cp -a "$mountpoint" "$tree"
+    umount "$mountpoint"
+done
 
 rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*.bin

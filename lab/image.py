@@ -145,16 +145,26 @@ def bootstrap(kind: Kind, work: Path, log: Path) -> None:
     env = {
         "LAB_FILES": str(HERE),
         "LAB_KIND": str(kind.directory),
-        "LAB_MOUNTPOINTS": " ".join(partition.mountpoint for partition in kind.partitions),
+        "LAB_PARTITIONS": " ".join(f"{partition.label}={partition.mountpoint}" for partition in kind.partitions),
+        "LAB_TREES": str(work),
         "LAB_KEY": str(ssh_key().with_suffix(".pub")),
         "LAB_SIGN_KEY": str(secure_boot.KEY),
         "LAB_SIGN_CERT": str(secure_boot.certificate()),
     }
     run_logged(command, log, "mmdebstrap", "read the log; `make image` starts again", env=env)
-    for partition in reversed(kind.partitions):
-        mountpoint = root / partition.mountpoint.lstrip("/")
-        mountpoint.rename(work / partition.label)
-        mountpoint.mkdir()
+
+
+def check_entries(kind: Kind, work: Path) -> None:
+    """Fail unless there is a boot entry, and each names files of its own partition: the loader sees no other."""
+    trees = [work / partition.label for partition in kind.partitions]
+    entries = [(tree, entry) for tree in trees for entry in sorted(tree.glob("loader/entries/*.conf"))]
+    if not entries:
+        raise UserError("the image has no boot entry", f"see what kernel-install says in {IMAGES / 'mmdebstrap.log'}")
+    for tree, entry in entries:
+        for key, _, path in (line.partition(" ") for line in entry.read_text().splitlines()):
+            if key in ("linux", "initrd") and not (tree / path.strip().lstrip("/")).is_file():
+                what = f"the boot entry {entry.name} names {path.strip()}, which is not on {tree.name}"
+                raise UserError(what, "see what kernel-install took for a mount point")
 
 
 def sparse(path: Path, mebibytes: int) -> Path:
@@ -214,6 +224,7 @@ def build(kind: Kind | None = None) -> Path:
             shutil.rmtree(work, ignore_errors=True)
             work.mkdir()
             bootstrap(kind, work, IMAGES / "mmdebstrap.log")
+            check_entries(kind, work)
             assemble(kind, work, IMAGES / "disk.log").replace(target)
             shutil.rmtree(work)
         for old in IMAGES.glob(f"{kind.name}-*.qcow2"):

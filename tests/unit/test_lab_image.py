@@ -25,15 +25,30 @@ def test_fstab_mounts_the_partitions_of_the_image(kind: Kind) -> None:
 
 @kinds
 def test_no_mount_point_hides_an_earlier_one(kind: Kind) -> None:
-    """The first one is unmounted with those in it, and the last one is taken out of the tree first."""
-    first, *others = (Path(part.mountpoint) for part in kind.partitions)
-    assert all(other.is_relative_to(first) for other in others)
+    """They are mounted in this order."""
+    points = [Path(part.mountpoint) for part in kind.partitions]
+    assert not any(earlier.is_relative_to(later) for later in points for earlier in points[: points.index(later)])
 
 
 @kinds
 def test_no_package_is_listed_twice(kind: Kind) -> None:
     names = [line.partition("=")[0] for line in image.packages(kind)]
     assert sorted(set(names)) == sorted(names)
+
+
+def test_a_boot_entry_names_files_of_its_partition(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no boot entry"):
+        image.check_entries(GRUB, tmp_path)
+    entries = tmp_path / "lab-boot" / "loader" / "entries"
+    entries.mkdir(parents=True)
+    (tmp_path / "lab-boot" / "vmlinuz").touch()
+    entry = "title Linux\nlinux   {linux}\n"
+    (entries / "one.conf").write_text(entry.format(linux="/vmlinuz"))
+    image.check_entries(GRUB, tmp_path)
+    # As kernel-install writes it where /boot is not mounted.
+    (entries / "two.conf").write_text(entry.format(linux="/boot/vmlinuz"))
+    with pytest.raises(UserError, match=r"two\.conf names /boot/vmlinuz, which is not on lab-boot"):
+        image.check_entries(GRUB, tmp_path)
 
 
 def test_what_one_kind_has_makes_no_new_image_of_the_other() -> None:
