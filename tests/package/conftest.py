@@ -20,8 +20,8 @@ MODULES = f"/lib/modules/{UNAME}"
 META, CORE, REST, DEVEL, DEBUGINFO = (
     f"{FLAVOUR.package}{part}" for part in ("", "-core", "-modules", "-devel", "-debuginfo")
 )
-# No modules are built for the debug kernel later, so it has no -devel. Only the cloud flavour has debug information.
-KERNEL = (META, CORE, REST, *(() if FLAVOUR.debug else (DEVEL,)), *((DEBUGINFO,) if FLAVOUR == CLOUD else ()))
+# No modules are built for the debug kernel later, so it has no -devel, and it has no debug information.
+KERNEL = (META, CORE, REST, *(() if FLAVOUR.debug else (DEVEL, DEBUGINFO)))
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:

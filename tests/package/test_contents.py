@@ -92,7 +92,7 @@ def test_kernel_is_signed_with_the_published_certificate(unpacked: Path, tmp_pat
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.skipif(FLAVOUR != CLOUD, reason="only the cloud flavour has debug information")
+@pytest.mark.skipif(FLAVOUR.debug, reason="the debug flavour has no debug information")
 def test_debug_information_is_of_this_kernel_and_of_every_module(packages: Packages, tmp_path: Path) -> None:
     modules = {name for half in (CORE, REST) for name in packages.lines(half, "--list") if ".ko" in name}
     debug = {name for name in packages.lines(DEBUGINFO, "--list") if name.endswith(".debug")}
@@ -158,7 +158,7 @@ def test_no_package_passes_for_another_kernel(packages: Packages, name: str) -> 
         assert not provided & (names | {f"{name}-uname-r" for name in names})
 
 
-@pytest.mark.skipif(FLAVOUR != CLOUD, reason="only the cloud flavour has BTF")
+@pytest.mark.skipif(FLAVOUR.debug, reason="the debug flavour has no BTF")
 def test_kernel_and_modules_have_btf(unpacked: Path) -> None:
     have = kconfig.parse((unpacked / MODULES[1:] / "config").read_text())
     assert have["CONFIG_DEBUG_INFO_BTF"] == "y"
