@@ -20,7 +20,15 @@ MODULE = "ansible_collections.kernel_thp.fleet.plugins.modules.record"
 WRAPPER = "async_wrapper"
 ARGS = "ANSIBLE_MODULE_ARGS"
 BOOT_ID = "b1"
-FIT = {"root": True, "machine": "x86_64", "rpm": True, "dnf": True, "no_watchdog": None, "configured_sysctls": {}}
+FIT = {
+    "root": True,
+    "machine": "x86_64",
+    "rpm": True,
+    "dnf": True,
+    "fips": False,
+    "no_watchdog": None,
+    "configured_sysctls": {},
+}
 BOOT = {"loader": "systemd-boot", "problems": [], "free_bytes": 1 << 40, "path": "/efi"}
 Result = dict[str, Any]
 

@@ -44,6 +44,7 @@ class Machine:
     """A host whose kernel is untainted and says nothing, but for the state of lockdep."""
 
     def __init__(self, state: str) -> None:
+        self.directory = Path("vm")
         self.answers = {"journalctl": BOOT, "cat /proc/sys/kernel/tainted": "0", "cat /proc/lockdep_stats": state}
 
     def run(self, script: str, check: bool = True) -> Answer:
