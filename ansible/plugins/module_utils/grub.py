@@ -103,7 +103,8 @@ class Grub(Loader):
         self._set("next_entry", entry.name if entry else None)
 
     def once(self) -> str | None:
-        return self._environment().get("next_entry")
+        # GRUB empties the variable before it boots the entry, and does not delete it.
+        return self._environment().get("next_entry") or None
 
     def selected(self) -> str | None:
         return None
