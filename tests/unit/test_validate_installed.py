@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -90,18 +91,24 @@ def test_a_kernel_without_an_entry_needs_one_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_entries_that_only_root_can_read_are_not_missing(tmp_path: Path) -> None:
-    entry(tmp_path, "boot/loader/entries", "1234-old.conf", OLD)
-    entry(tmp_path, "efi/loader/entries", "1234-new.conf", NEW)
+def test_entries_that_only_root_can_read_are_not_missing() -> None:
+    # Other users do not get into the directories that pytest makes.
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)
+        entry(place, "boot/loader/entries", "1234-old.conf", OLD)
+        entry(place, "efi/loader/entries", "1234-new.conf", NEW)
+        expect_hidden(place)
+
+
+def expect_hidden(place: Path) -> None:
     script = (
         "import os, sys; from pathlib import Path; from tools.thp_validate import boot, system; os.seteuid(65534)\n"
         "asked = system.System(Path(sys.argv[1])); print(boot.hint(asked, sys.argv[2])); print(*asked.unseen)"
     )
     for mode, hint, unseen in ((0o700, "boot menu", "/efi/loader/entries"), (0o755, "boot menu", "")):
-        (tmp_path / "efi").chmod(mode)
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o755)
-        command = [sys.executable, "-c", script, str(tmp_path), NEW]
+        (place / "efi").chmod(mode)
+        command = [sys.executable, "-c", script, str(place), NEW]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         first, second = done.stdout.splitlines()
         assert hint in first
