@@ -340,10 +340,15 @@ int mixed(void)
  */
 void exhaust_kind(void)
 {
+	int before, turns;
+
 	lock_in_place(take_to_pieces());
 	file_set(DEFRAG_MODE, "1");
 	trace_mixing();
-	while (!mixed())
-		fill_pipes(MB);
+	/* The first to be mixed may be for a request of several pages. */
+	for (turns = 0; turns < 2; turns = mixed() > before ? turns + 1 : 0) {
+		before = mixed();
+		fill_pipes(4 * MB);
+	}
 	note_free();
 }
