@@ -27,6 +27,7 @@ echo "lab: boot loader and stock kernel"
 kernels=("$root"/boot/vmlinuz-*)
 version=${kernels[0]##*/vmlinuz-}
 mv "${kernels[0]}" "$root/lib/modules/$version/vmlinuz"
+mv "$root/boot/config-$version" "$root/lib/modules/$version/config"
 rm -f "$root"/boot/*-"$version"
 # kernel-install and its plugins look at what is mounted, so each partition has to be a file system of its own.
 mounted=()
