@@ -1,4 +1,4 @@
-"""Have the tests of the Ansible collection find it under its name, as Ansible does."""
+"""What tests share; those of the Ansible collection find it under its name, as Ansible does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import collection
+from scripts import collection, lock
 
 TOOLS = Path(sys.executable).parent
 
@@ -30,3 +30,12 @@ def ansible(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
         "ANSIBLE_LOCALHOST_WARNING": "0",
         "ANSIBLE_NOCOLOR": "1",
     }
+
+
+@pytest.fixture
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a test read and write a lock, and fetch sources, in a directory of its own."""
+    (tmp_path / "sources").mkdir()
+    monkeypatch.setattr(lock, "SOURCES", tmp_path / "sources")
+    monkeypatch.setattr(lock, "USED", tmp_path / "sources" / "used.lock")
+    monkeypatch.setattr(lock, "LOCK", tmp_path / "sources.lock")

@@ -20,6 +20,8 @@ from scripts.console import UserError
 from scripts.kernel_org import KernelOrg
 from scripts.lock import Source
 
+pytestmark = pytest.mark.usefixtures("own_lock")
+
 TAR = b"what is in the tar\n" * 1000
 UNKNOWN = Source("linux", "6.1.9", lock.UNKNOWN, lock.KERNEL_ORG)
 
@@ -88,14 +90,6 @@ def place(tmp_path: Path, signers: tuple[Signer, Signer]) -> KernelOrg:
     for signer in signers:
         signer.export(tmp_path / "keys")
     return KernelOrg(tmp_path / "keys", {signers[0].fingerprint: "the maintainer"})
-
-
-@pytest.fixture(autouse=True)
-def locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sources").mkdir()
-    monkeypatch.setattr(lock, "SOURCES", tmp_path / "sources")
-    monkeypatch.setattr(lock, "USED", tmp_path / "sources" / "used.lock")
-    monkeypatch.setattr(lock, "LOCK", tmp_path / "sources.lock")
 
 
 def fetch(place: KernelOrg, source: Source = UNKNOWN) -> Source:

@@ -76,11 +76,7 @@ def debian(archive: Path, tmp_path: Path) -> list[Place]:
 
 
 @pytest.fixture(autouse=True)
-def locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sources").mkdir()
-    monkeypatch.setattr(lock, "SOURCES", tmp_path / "sources")
-    monkeypatch.setattr(lock, "USED", tmp_path / "sources" / "used.lock")
-    monkeypatch.setattr(lock, "LOCK", tmp_path / "sources.lock")
+def locations(own_lock: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
 
 

@@ -97,12 +97,8 @@ def rpmkeys(tmp_path: Path) -> tuple[str, ...]:
 
 
 @pytest.fixture(autouse=True)
-def locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sources").mkdir()
+def locations(own_lock: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distro, "BUILD", tmp_path)
-    monkeypatch.setattr(lock, "SOURCES", tmp_path / "sources")
-    monkeypatch.setattr(lock, "USED", tmp_path / "sources" / "used.lock")
-    monkeypatch.setattr(lock, "LOCK", tmp_path / "sources.lock")
 
 
 def line(version: str) -> Source:

@@ -78,7 +78,8 @@ def plan(
     while others:
         size = _number(repeated[0], len(chosen), "fleet_serial")
         batch = _batch(groups, others, size, caps)
-        others = [host for host in others if host not in set(batch)]
+        gone = set(batch)
+        others = [host for host in others if host not in gone]
         found.append(batch)
         repeated = repeated[1:] or repeated
     return found
