@@ -24,9 +24,9 @@ class Balancer:
 
     def variables(self) -> dict[str, object]:
         return {
-            "preflight_drain_command": self.command("drain"),
-            "preflight_undrain_command": self.command("undrain"),
-            "preflight_hook_delegate_to": "localhost",
+            "thp_preflight_drain_command": self.command("drain"),
+            "thp_preflight_undrain_command": self.command("undrain"),
+            "thp_preflight_hook_delegate_to": "localhost",
         }
 
     def refuse(self, action: str, host: str, yes: bool = True) -> None:

@@ -36,22 +36,22 @@ TASK = re.compile(r"^TASK \[(.*)\]", re.MULTILINE)
 RECAP = re.compile(r"^(\S+)\s*: (ok=\d+ .*)$", re.MULTILINE)
 # Emulated hosts are slow; on the other hand, a test that lets a timeout expire has to wait for it.
 PATIENCE = {
-    "preflight_connect_timeout": 30,
-    "preflight_lock_timeout": 120,
-    "kernel_reboot_timeout": 300,
-    "kernel_panic_seconds": 5,
-    "profile_timeout": 120,
-    "gate_selftests": False,
-    "gate_selftests_timeout": 1200,
-    "gate_soak_seconds": 1,
-    "gate_soak_interval": 5,
-    "gate_health_timeout": 30,
-    "gate_silence_timeout": 300,
-    "rollback_connect_timeout": 30,
-    "rollback_lock_timeout": 600,
-    "rollback_return_timeout": 300,
-    "rollback_reboot_timeout": 300,
-    "rollback_profile_timeout": 120,
+    "thp_preflight_connect_timeout": 30,
+    "thp_preflight_lock_timeout": 120,
+    "thp_kernel_reboot_timeout": 300,
+    "thp_kernel_panic_seconds": 5,
+    "thp_profile_timeout": 120,
+    "thp_gate_selftests": False,
+    "thp_gate_selftests_timeout": 1200,
+    "thp_gate_soak_seconds": 1,
+    "thp_gate_soak_interval": 5,
+    "thp_gate_health_timeout": 30,
+    "thp_gate_silence_timeout": 300,
+    "thp_rollback_connect_timeout": 30,
+    "thp_rollback_lock_timeout": 600,
+    "thp_rollback_return_timeout": 300,
+    "thp_rollback_reboot_timeout": 300,
+    "thp_rollback_profile_timeout": 120,
 }
 
 

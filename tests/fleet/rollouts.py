@@ -88,7 +88,7 @@ class Operator:
         }
         written = directory / "inventory.json"
         written.write_text(json.dumps(inventory, indent=1))
-        extra = {"fleet_serial": list(serial[1:] or serial), "fleet_max_failed": max_failed}
+        extra = {"thp_fleet_serial": list(serial[1:] or serial), "thp_fleet_max_failed": max_failed}
         run = Run(title, playbook, written, ["-e", json.dumps(extra), *words], self.folder)
         self.runs.append(run)
         return run

@@ -25,7 +25,7 @@ def killed(fleet: Fleet, operator: Operator) -> Run:
     """A run that ended while its second batch was soaking."""
     fleet.start(*NAMES)
     run = operator.start(
-        "rollout", "controller killed in the soak", NAMES, serial=(1, 2), variables={"gate_soak_seconds": 60}
+        "rollout", "controller killed in the soak", NAMES, serial=(1, 2), variables={"thp_gate_soak_seconds": 60}
     )
     run.task(SOAK, times=2)
     run.kill()
@@ -74,7 +74,7 @@ def reboots(killed: Run, fleet: Fleet) -> Member:
 
 
 def again(operator: Operator, title: str) -> Run:
-    return operator.start("rollout", title, ("delta", "alpha"), variables={"kernel_reboot_timeout": GIVES_UP})
+    return operator.start("rollout", title, ("delta", "alpha"), variables={"thp_kernel_reboot_timeout": GIVES_UP})
 
 
 def test_a_host_is_not_rebooted_for_a_controller_that_is_gone(

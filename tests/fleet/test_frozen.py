@@ -25,7 +25,7 @@ def test_hosts_that_freeze_are_lost_and_never_called_rolled_back(fleet: Fleet, o
         "frozen while dnf works",
         NAMES,
         serial=(2, 1),
-        variables={"rollback_return_timeout": 60},
+        variables={"thp_rollback_return_timeout": 60},
         of_hosts={PLAIN: {"ansible_pipelining": False}},
     )
     for name, moment in installing.items():

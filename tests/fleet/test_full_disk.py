@@ -31,7 +31,7 @@ def test_a_host_in_the_middle_is_finished_and_the_next_one_not_begun(
 ) -> None:
     fleet.start(*NAMES)
     run = operator.start(
-        "rollout", "the controller's disk is full", NAMES, variables={"report_directory": str(disk / "reports")}
+        "rollout", "the controller's disk is full", NAMES, variables={"thp_report_directory": str(disk / "reports")}
     )
     run.task("kernel_thp.fleet.kernel : Install the packages")
     with pytest.raises(OSError, match="No space"), (disk / "ballast").open("wb", buffering=0) as ballast:

@@ -49,11 +49,11 @@ def test_hosts_that_fail_in_the_soak_are_rolled_back_and_the_next_one_is_done(
         max_failed=2,
         variables={
             **balancer.variables(),
-            "gate_health_command": [COMMAND, SECRET],
-            "gate_soak_seconds": SECONDS,
-            "gate_soak_interval": 5,
+            "thp_gate_health_command": [COMMAND, SECRET],
+            "thp_gate_soak_seconds": SECONDS,
+            "thp_gate_soak_interval": 5,
         },
-        of_hosts={DYING: {"gate_soak_seconds": LONG}},
+        of_hosts={DYING: {"thp_gate_soak_seconds": LONG}},
     )
     run.task(SOAK)
     dying = fleet[DYING]

@@ -30,7 +30,7 @@ def hosts(fleet: Fleet) -> None:
 
 
 def rollout(operator: Operator, title: str) -> Outcome:
-    return operator.finish(operator.start("rollout", title, NAMES, of_hosts={"alpha": {"gate_selftests": True}}))
+    return operator.finish(operator.start("rollout", title, NAMES, of_hosts={"alpha": {"thp_gate_selftests": True}}))
 
 
 def expect_unchanged(outcome: Outcome, fleet: Fleet, result: str) -> None:

@@ -35,7 +35,7 @@ def test_a_complaint_and_each_limit_of_the_soak_fail_their_host(
         NAMES,
         serial=(3,),
         max_failed=3,
-        variables={**balancer.variables(), "gate_soak_seconds": SECONDS},
+        variables={**balancer.variables(), "thp_gate_soak_seconds": SECONDS},
     )
     run.task(SOAK)
     time.sleep(BEGUN)

@@ -13,7 +13,7 @@ def test_a_kernel_that_does_not_fit_is_rolled_back_without_a_reboot(fleet: Fleet
     faults.fill(member, "/efi", leave_mib=8)
     member.remember()
     run = operator.start(
-        "rollout", "no room for the kernel", ("alpha", "bravo"), variables={"preflight_boot_free_mib": 1}
+        "rollout", "no room for the kernel", ("alpha", "bravo"), variables={"thp_preflight_boot_free_mib": 1}
     )
     outcome = operator.finish(run)
     assert outcome.code == 2

@@ -34,7 +34,7 @@ def test_what_a_kernel_lacks_does_not_lose_the_host(fleet: Fleet, operator: Oper
         NAMES,
         serial=(2,),
         max_failed=1,
-        variables={"kernel_trial_arguments": [SOON]},
+        variables={"thp_kernel_trial_arguments": [SOON]},
     )
     run.until(faults.console(rootless, "Could not boot"), "the initramfs gives up")
     run.until(faults.console(rootless, f"Linux version {rootless.before.uname}"), "the old kernel starts")

@@ -74,7 +74,7 @@ def test_a_host_that_stays_off_does_not_fail_another_one_of_its_batch(
         ("alpha", "bravo"),
         serial=(2,),
         max_failed=1,
-        variables={"kernel_reboot_timeout": GIVES_UP, "rollback_return_timeout": 60},
+        variables={"thp_kernel_reboot_timeout": GIVES_UP, "thp_rollback_return_timeout": 60},
         words=("--forks", "1"),
     )
     run.until(moment, "the power goes")

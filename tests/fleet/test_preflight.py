@@ -83,7 +83,7 @@ def other_dnf(member: Member) -> Iterator[None]:
 def test_another_dnf_in_the_middle_of_its_transaction(
     fleet: Fleet, member: Member, operator: Operator, other_dnf: None
 ) -> None:
-    outcome = rollout(operator, "another dnf holds the lock", preflight_lock_timeout=10)
+    outcome = rollout(operator, "another dnf holds the lock", thp_preflight_lock_timeout=10)
     expect_refused(outcome, fleet, "another package transaction is running: pid", "dnf")
 
 
@@ -100,14 +100,14 @@ def test_tuned_is_missing(fleet: Fleet, member: Member, operator: Operator) -> N
 def test_a_health_command_that_cannot_be_run(fleet: Fleet, member: Member, operator: Operator) -> None:
     faults.program(member, "/usr/local/bin/healthy", "exit 0")
     member.vm.run("chmod 0644 /usr/local/bin/healthy")
-    outcome = rollout(operator, "mistyped health command", gate_health_command=["/usr/local/bin/healthy", "--all"])
+    outcome = rollout(operator, "mistyped health command", thp_gate_health_command=["/usr/local/bin/healthy", "--all"])
     expect_refused(outcome, fleet, "the health command cannot be run: /usr/local/bin/healthy: Permission denied")
 
 
 def test_a_host_that_does_not_answer(fleet: Fleet, member: Member, operator: Operator) -> None:
     """Last, because the host has rebooted afterwards."""
     member.vm.power_off()
-    outcome = rollout(operator, "unreachable from the start", preflight_connect_timeout=10)
+    outcome = rollout(operator, "unreachable from the start", thp_preflight_connect_timeout=10)
     assert outcome.code == 2
     assert outcome.report["state"] == "stopped"
     assert outcome.results() == {FAILING: "unreachable", **dict.fromkeys(OTHERS, "not-reached")}

@@ -71,7 +71,7 @@ def test_a_rollback_to_the_original_leads_to_the_kernel_before_both(
     first: dict[str, State], fleet: Fleet, operator: Operator
 ) -> None:
     other = fleet["alpha"].collect()
-    variables = {"rollback_to": "original"}
+    variables = {"thp_rollback_to": "original"}
     outcome = operator.finish(operator.start("rollback", "rollback to the original", ("bravo",), variables=variables))
     assert outcome.code == 0
     assert outcome.results() == {"bravo": "undone"}

@@ -32,7 +32,7 @@ def balancer(folder: Path) -> Balancer:
 def rollout(fleet: Fleet, operator: Operator, balancer: Balancer) -> Run:
     """The rollout that succeeds, in progress."""
     fleet.start(*GOOD, *FAILS)
-    variables = {**balancer.variables(), "kernel_trial_arguments": [expect.FURTHER]}
+    variables = {**balancer.variables(), "thp_kernel_trial_arguments": [expect.FURTHER]}
     return operator.start("rollout", "good rollout", GOOD, serial=(1, 1), variables=variables)
 
 

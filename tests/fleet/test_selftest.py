@@ -25,7 +25,7 @@ def test_one_failed_selftest_rolls_its_host_back_and_ends_the_rollout_after_the_
         "a selftest fails",
         ("alpha", "bravo", "charlie"),
         serial=(2, 1),
-        of_hosts={"alpha": {"gate_selftests": True}},
+        of_hosts={"alpha": {"thp_gate_selftests": True}},
     )
     run.task(APPLIED)
     member.vm.run(f"mv {PROGRAM} /root/")

@@ -55,7 +55,7 @@ def expect_out_of_service(state: State) -> None:
 def test_a_host_in_the_middle_is_rolled_back_if_it_cannot_continue(
     member: Member, first: State, balancer: Balancer, operator: Operator, fleet: Fleet, tmp_path: Path
 ) -> None:
-    variables = {**balancer.variables(), "gate_soak_seconds": 600}
+    variables = {**balancer.variables(), "thp_gate_soak_seconds": 600}
     run = operator.start("rollout", "killed in the soak", (NAME,), variables=variables)
     run.task(SOAK)
     run.kill()

@@ -41,7 +41,7 @@ def test_a_hung_systemd_and_an_oops_end_the_trial(
         NAMES,
         serial=(2,),
         max_failed=1,
-        variables={"gate_soak_seconds": LONG, "gate_soak_interval": 5, "kernel_watchdog_seconds": 30},
+        variables={"thp_gate_soak_seconds": LONG, "thp_gate_soak_interval": 5, "thp_kernel_watchdog_seconds": 30},
     )
     run.task(SOAK)
     returns = {name: faults.console(fleet[name], f"Linux version {fleet[name].before.uname}") for name in NAMES}

@@ -13,7 +13,7 @@ Variables = Mapping[str, object]
 
 # A port on which nobody listens.
 GONE: Variables = {"ansible_host": "127.0.0.1", "ansible_port": 1}
-SOON = {"preflight_connect_timeout": 1, "gate_connect_timeout": 1, "rollback_connect_timeout": 1}
+SOON = {"thp_preflight_connect_timeout": 1, "thp_gate_connect_timeout": 1, "thp_rollback_connect_timeout": 1}
 # The same answer to every module: a host that is no RPM host, is supported, and never had a rollout.
 SAYS = {
     "ping": "pong",

@@ -50,7 +50,7 @@ class Host:
         python.write_text(PROGRAM.format(python=sys.executable, paths=paths, folder=str(self.folder)))
         python.chmod(0o755)
         own = {"ansible_connection": "local", "ansible_python_interpreter": str(python), "ansible_pipelining": True}
-        return {**own, "ansible_remote_tmp": str(self.folder / "tmp"), "gate_selftests": False, **more}
+        return {**own, "ansible_remote_tmp": str(self.folder / "tmp"), "thp_gate_selftests": False, **more}
 
     def read(self, name: str) -> dict[str, Any] | None:
         path = self.folder / name

@@ -27,7 +27,7 @@ def host(tmp_path: Path) -> Host:
 def test_a_line_that_is_allowed_leaves_a_host_done(ansible: Mapping[str, str], tmp_path: Path, host: Host) -> None:
     host.rolled_out("done")
     host.be(log=DEFECT)
-    variables = host.variables(gate_log_allowed=[re.escape(DEFECT)])
+    variables = host.variables(thp_gate_log_allowed=[re.escape(DEFECT)])
     played = play(ansible, tmp_path, {"h1": variables}, "rollout")
     assert played.results() == {"h1": "unchanged"}
     assert played.code == 0
@@ -43,7 +43,9 @@ def play_all(
     ansible: Mapping[str, str], folder: Path, playbook: str, hosts: Mapping[str, Mapping[str, object]]
 ) -> Played:
     """Play it for all hosts at once, however many of them fail."""
-    return play(ansible, folder, hosts, playbook, "-e", json.dumps({"fleet_serial": ["100%"], "fleet_max_failed": 9}))
+    return play(
+        ansible, folder, hosts, playbook, "-e", json.dumps({"thp_fleet_serial": ["100%"], "thp_fleet_max_failed": 9})
+    )
 
 
 def test_a_rollout_that_cannot_take_a_host_into_service_does_not_say_that_it_is(
@@ -71,7 +73,7 @@ def test_a_rollback_that_cannot_take_a_host_into_service_does_not_say_that_it_is
     left.rolled_out("done", drained=True)
     # One that is drained, and needs nothing to return.
     returning.rolled_out("done")
-    drained = returning.variables(preflight_drain_command=["drain"])
+    drained = returning.variables(thp_preflight_drain_command=["drain"])
     played = play_all(ansible, tmp_path, "rollback", {"left": left.variables(), "returning": drained})
     assert played.results() == {"left": "failed", "returning": "undone"}
     assert WAYLESS in played.failed("left")["why"]

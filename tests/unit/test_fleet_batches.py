@@ -10,14 +10,14 @@ import pytest
 
 from tests.unit.plays import GONE, play, there
 
-DIRECTORY = "report_directory"
+DIRECTORY = "thp_report_directory"
 
 
 def test_hosts_with_different_directories_for_reports_are_not_rolled_out_to(
     ansible: Mapping[str, str], tmp_path: Path
 ) -> None:
     hosts = {"h1": GONE, "h2": {**GONE, DIRECTORY: str(tmp_path / "other")}, "h3": GONE}
-    played = play(ansible, tmp_path, hosts, "rollout", "-e", "fleet_max_failed=2")
+    played = play(ansible, tmp_path, hosts, "rollout", "-e", "thp_fleet_max_failed=2")
     assert played.code == 2
     message = f"a run has one directory for reports: it would be {played.reports}, but h2 has {tmp_path}/other"
     assert message in played.output
@@ -28,7 +28,7 @@ def test_a_directory_is_settled_once_for_a_run(ansible: Mapping[str, str], tmp_p
     """Each evaluation of the variable gives another one, as with a date in it that changes during the rollout."""
     another = f"{{{{ lookup('ansible.builtin.pipe', 'mktemp -u {tmp_path}/reports/XXXXXX') }}}}"
     hosts = dict.fromkeys(("h1", "h2"), GONE)
-    words = ("-e", "fleet_max_failed=1", "-e", '{"fleet_serial": [1]}')
+    words = ("-e", "thp_fleet_max_failed=1", "-e", '{"thp_fleet_serial": [1]}')
     played = play(ansible, tmp_path, hosts, "rollout", *words, variables={DIRECTORY: another})
     assert played.code == 2
     assert "2 hosts failed, 1 allowed" in played.output
@@ -39,9 +39,9 @@ def test_a_directory_is_settled_once_for_a_run(ansible: Mapping[str, str], tmp_p
 def test_each_play_of_a_command_is_counted_by_itself(ansible: Mapping[str, str], tmp_path: Path) -> None:
     hosts = {"h1": there(tmp_path), "h2": GONE}
     playbook = tmp_path / "site.yml"
-    plays = [{"import_playbook": "kernel_thp.fleet.validate", "vars": {"fleet_hosts": name}} for name in hosts]
+    plays = [{"import_playbook": "kernel_thp.fleet.validate", "vars": {"thp_fleet_hosts": name}} for name in hosts]
     playbook.write_text(json.dumps(plays))
-    played = play(ansible, tmp_path, hosts, playbook, "-e", "fleet_max_failed=1")
+    played = play(ansible, tmp_path, hosts, playbook, "-e", "thp_fleet_max_failed=1")
     assert played.code == 2, "no run that left a host behind ends well"
     assert "1 host failed, 1 allowed; h2: unreachable" in played.output
     found = [json.loads((folder / "report.json").read_text()) for folder in played.runs()]
@@ -56,9 +56,9 @@ def test_each_play_of_a_command_is_counted_by_itself(ansible: Mapping[str, str],
 def test_a_budget_that_is_none_ends_the_run_before_any_host_is_touched(
     ansible: Mapping[str, str], tmp_path: Path, wrong: str
 ) -> None:
-    played = play(ansible, tmp_path, {"h1": GONE}, "rollout", "-e", json.dumps({"fleet_max_failed": wrong}))
+    played = play(ansible, tmp_path, {"h1": GONE}, "rollout", "-e", json.dumps({"thp_fleet_max_failed": wrong}))
     assert played.code == 2
-    assert f"fleet_max_failed is '{wrong}'; give a number of hosts" in played.output
+    assert f"thp_fleet_max_failed is '{wrong}'; give a number of hosts" in played.output
     assert "TASK [Roll out to the host" not in played.output
     assert not list(tmp_path.glob("*/*/run.json"))
 
@@ -68,7 +68,7 @@ def test_a_budget_is_a_number_or_a_share_of_the_hosts(
     ansible: Mapping[str, str], tmp_path: Path, budget: object, stopped: bool
 ) -> None:
     hosts = {**dict.fromkeys(("h1", "h2", "h3"), GONE), "h4": there(tmp_path)}
-    given = json.dumps({"fleet_serial": [3, 1], "fleet_max_failed": budget})
+    given = json.dumps({"thp_fleet_serial": [3, 1], "thp_fleet_max_failed": budget})
     played = play(ansible, tmp_path, hosts, "rollout", "-e", given)
     assert played.code == 2
     assert played.results()["h4"] == ("not-reached" if stopped else "refused")
@@ -80,7 +80,7 @@ def test_a_host_of_which_ansible_can_make_nothing_has_failed(
 ) -> None:
     """It fails in every task, also in those that would note it down."""
     hosts = {**dict.fromkeys(("h1", "h2", "h3"), GONE), broken: {**GONE, "ansible_host": "{{ nowhere }}"}}
-    words = ("-e", "fleet_max_failed=1", "-e", '{"fleet_serial": [2, 1]}')
+    words = ("-e", "thp_fleet_max_failed=1", "-e", '{"thp_fleet_serial": [2, 1]}')
     played = play(ansible, tmp_path, hosts, "rollout", *words)
     assert played.code == 2
     assert "2 hosts failed, 1 allowed" in played.output
@@ -92,7 +92,7 @@ def test_a_host_of_which_ansible_can_make_nothing_has_failed(
 
 def test_the_last_host_of_all_counts_when_ansible_dropped_it(ansible: Mapping[str, str], tmp_path: Path) -> None:
     hosts = {"h1": there(tmp_path), "h2": {**GONE, "ansible_host": "{{ nowhere }}"}}
-    played = play(ansible, tmp_path, hosts, "validate", "-e", "fleet_max_failed=1")
+    played = play(ansible, tmp_path, hosts, "validate", "-e", "thp_fleet_max_failed=1")
     assert played.code == 2
     assert "1 host failed, 1 allowed; h2: failed, start failed: Ansible dropped it" in played.output
     assert played.report()["state"] == "finished"

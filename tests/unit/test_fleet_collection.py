@@ -47,10 +47,21 @@ def run(ansible: Mapping[str, str], *words: str, cwd: Path | None = None) -> sub
 def test_every_variable_of_a_role_has_default_specification_and_documentation(role: str) -> None:
     defaults = load(role, "defaults", "main.yml")
     assert set(defaults) == set(options(role))
-    assert all(name.startswith(f"{role}_") for name in defaults)
+    assert all(name.startswith(f"thp_{role}_") for name in defaults)
     readme = (collection.SOURCE / "roles" / role / "README.md").read_text()
     documented = re.findall(r"^\| `(\w+)` \|", readme, re.MULTILINE)
     assert set(defaults) <= set(documented)
+
+
+def test_facts_that_are_set_have_the_prefix_of_the_collection() -> None:
+    """An inventory has variables of its own: a fact without a prefix could be one of them."""
+    files = [*collection.SOURCE.glob("roles/*/tasks/*.yml"), *collection.SOURCE.glob("playbooks/**/*.yml")]
+    found = [
+        given for file in files for _, given in tasks(yaml.safe_load(file.read_text()), "ansible.builtin.set_fact")
+    ]
+    names = {name for given in found for name in given}
+    assert names
+    assert {name for name in names if not name.startswith(("thp_", "ansible_failed_"))} == set()
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -93,17 +104,17 @@ def test_a_program_in_a_task_is_found(text: str) -> None:
     assert PROGRAM.search(text)
 
 
-def tasks(found: object) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the modules of ours that are called in what a file of YAML holds, with what they are given."""
+def tasks(found: object, of: str = "kernel_thp.fleet.") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the modules, of ours by default, that a file of YAML calls, with what they are given."""
     if isinstance(found, list):
         for item in found:
-            yield from tasks(item)
+            yield from tasks(item, of)
     elif isinstance(found, dict):
         for key, value in found.items():
-            if str(key).startswith("kernel_thp.fleet."):
+            if str(key).startswith(of):
                 yield str(key).rpartition(".")[2], value or {}
             else:
-                yield from tasks(value)
+                yield from tasks(value, of)
 
 
 def test_tasks_give_modules_what_these_take() -> None:
@@ -157,8 +168,8 @@ def test_galaxy_takes_the_collection_and_installs_it(ansible: Mapping[str, str],
 
 
 def inventory(folder: Path, hosts: list[str]) -> str:
-    variables = {"ansible_host": "127.0.0.1", "ansible_port": NOBODY, "preflight_connect_timeout": 1}
-    variables |= {"gate_connect_timeout": 1, "rollback_connect_timeout": 1}
+    variables = {"ansible_host": "127.0.0.1", "ansible_port": NOBODY, "thp_preflight_connect_timeout": 1}
+    variables |= {"thp_gate_connect_timeout": 1, "thp_rollback_connect_timeout": 1}
     groups = {"all": {"hosts": dict.fromkeys(hosts), "vars": variables}, "canary": {"hosts": {hosts[-1]: None}}}
     path = folder / "inventory.json"
     path.write_text(json.dumps(groups))
@@ -167,7 +178,7 @@ def inventory(folder: Path, hosts: list[str]) -> str:
 
 def play(ansible: Mapping[str, str], folder: Path, playbook: str, *words: str) -> tuple[int, str, dict[str, Any]]:
     hosts = inventory(folder, ["h1", "h2", "h3"])
-    reports = f"report_directory={folder / 'reports'}"
+    reports = f"thp_report_directory={folder / 'reports'}"
     done = run(ansible, "ansible-playbook", "-i", hosts, f"kernel_thp.fleet.{playbook}", "-e", reports, *words)
     report = folder / "reports" / "latest" / "report.json"
     return done.returncode, done.stdout + done.stderr, json.loads(report.read_text()) if report.exists() else {}
@@ -189,7 +200,7 @@ def test_a_canary_that_does_not_answer_ends_the_rollout(ansible: Mapping[str, st
 def test_within_the_limit_the_rollout_goes_on_and_still_does_not_end_well(
     ansible: Mapping[str, str], tmp_path: Path
 ) -> None:
-    code, _, report = play(ansible, tmp_path, "rollout", "-e", '{"fleet_max_failed": 3, "fleet_serial": [1]}')
+    code, _, report = play(ansible, tmp_path, "rollout", "-e", '{"thp_fleet_max_failed": 3, "thp_fleet_serial": [1]}')
     assert code == 2
     assert (report["state"], report["failed"]) == ("finished", True)
     assert report["planned"] == ["h3", "h1", "h2"]
@@ -218,9 +229,9 @@ def test_the_other_playbooks_count_them_as_well(ansible: Mapping[str, str], tmp_
 def test_a_fleet_that_is_not_in_the_inventory_is_an_error(
     ansible: Mapping[str, str], tmp_path: Path, playbook: str
 ) -> None:
-    code, output, report = play(ansible, tmp_path, playbook, "-e", "fleet_hosts=wbe")
+    code, output, report = play(ansible, tmp_path, playbook, "-e", "thp_fleet_hosts=wbe")
     assert code != 0
-    assert "fleet_hosts: the inventory has no group or host wbe" in output
+    assert "thp_fleet_hosts: the inventory has no group or host wbe" in output
     assert report == {}
 
 
@@ -229,7 +240,7 @@ def test_an_inventory_without_hosts_is_an_error(ansible: Mapping[str, str], tmp_
     empty.write_text('{"all": {"hosts": {}}}')
     done = run(ansible, "ansible-playbook", "-i", str(empty), "kernel_thp.fleet.rollout")
     assert done.returncode != 0
-    assert "fleet_hosts: there is no host in all" in done.stderr
+    assert "thp_fleet_hosts: there is no host in all" in done.stderr
 
 
 def test_a_limit_that_fits_no_host_is_an_error(ansible: Mapping[str, str], tmp_path: Path) -> None:

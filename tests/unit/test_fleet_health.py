@@ -65,8 +65,8 @@ def test_it_is_tried_before_anything_is_changed(
 ) -> None:
     """The tasks of the role, on this machine: they only read."""
     variables = {
-        "gate_health_command": [program(tmp_path, f"#!/bin/sh\nexit {exits}\n"), SECRET],
-        "preflight_seen": {"host": {"counters": COUNTERS}},
+        "thp_gate_health_command": [program(tmp_path, f"#!/bin/sh\nexit {exits}\n"), SECRET],
+        "thp_preflight_seen": {"host": {"counters": COUNTERS}},
         "ansible_python_interpreter": sys.executable,
     }
     tasks = [{"ansible.builtin.import_role": {"name": "kernel_thp.fleet.preflight", "tasks_from": "health"}}]

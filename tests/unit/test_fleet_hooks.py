@@ -126,7 +126,7 @@ def test_a_role_that_cannot_be_used_is_found_before_it_is_needed(ansible: Mappin
     (folder / "play.yml").write_text(COLLECT)
     undrains = {"sound": "", **{name: name for name in BROKEN}}
     variables = {
-        name: {"preflight_drain_role": "balancer", "preflight_undrain_role": undrain}
+        name: {"thp_preflight_drain_role": "balancer", "thp_preflight_undrain_role": undrain}
         for name, undrain in undrains.items()
     }
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
@@ -168,8 +168,8 @@ def test_a_host_that_is_gone_is_lost_and_one_whose_balancer_is_gone_is_there(
     ansible: Mapping[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "play.yml").write_text(DIES)
-    itself = {**GONE, "preflight_hook_delegate_to": "{{ inventory_hostname }}"}
-    hosts = {"h1": GONE, "h2": itself, "h3": {**there(tmp_path), "preflight_hook_delegate_to": "h1"}}
+    itself = {**GONE, "thp_preflight_hook_delegate_to": "{{ inventory_hostname }}"}
+    hosts = {"h1": GONE, "h2": itself, "h3": {**there(tmp_path), "thp_preflight_hook_delegate_to": "h1"}}
     played = plays.play(ansible, tmp_path, hosts, tmp_path / "play.yml")
     assert played.code == 0, played.output
     messages = dict(re.findall(r'ok: \[(\w+)\] => {\s+"msg": "\[(.*)\]"', played.output))
@@ -181,10 +181,10 @@ HANDED_OVER = f"""\
   hosts: all
   gather_facts: false
   vars:
-    preflight_done: true
-    preflight_held: true
-    preflight_drained: true
-    preflight_undrain_command: ["true"]
+    thp_preflight_done: true
+    thp_preflight_held: true
+    thp_preflight_drained: true
+    thp_preflight_undrain_command: ["true"]
   tasks:
     - name: Begin the run
       kernel_thp.fleet.begin:
@@ -201,7 +201,7 @@ HANDED_OVER = f"""\
 
 def test_a_host_that_dies_on_its_way_into_service_is_lost(ansible: Mapping[str, str], tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text(HANDED_OVER)
-    hosts = {"h1": GONE, "h2": {**there(tmp_path), "preflight_hook_delegate_to": "h1"}}
+    hosts = {"h1": GONE, "h2": {**there(tmp_path), "thp_preflight_hook_delegate_to": "h1"}}
     played = plays.play(ansible, tmp_path, hosts, tmp_path / "play.yml")
     assert played.results() == {"h1": "lost", "h2": "failed"}
     assert "the host is not in service: the host does not answer" in played.failed("h1")["why"]

@@ -29,7 +29,7 @@ def behind_a_gateway(folder: Path) -> Variables:
 
 def test_a_byte_that_is_no_text_keeps_nobody_from_being_noted(ansible: Mapping[str, str], tmp_path: Path) -> None:
     hosts = {"h1": behind_a_gateway(tmp_path), "h2": there(tmp_path)}
-    played = play(ansible, tmp_path, hosts, "rollout", "-e", '{"fleet_serial": [2]}')
+    played = play(ansible, tmp_path, hosts, "rollout", "-e", '{"thp_fleet_serial": [2]}')
     assert played.results() == {"h1": "unreachable", "h2": "refused"}
     assert "Acc?s refus?" in played.failed("h1")["why"]
     assert "Acc?s refus?" in (played.reports / "latest" / "report.html").read_text()
@@ -46,7 +46,7 @@ def spoil(folder: Path) -> str:
 def test_a_host_is_rolled_back_although_that_cannot_be_noted(ansible: Mapping[str, str], tmp_path: Path) -> None:
     log = tmp_path / "log"
     host = there(tmp_path, f'echo "$1" >> {log}; {spoil(tmp_path)}')
-    words = ("-e", '{"fleet_serial": [1], "fleet_max_failed": 2, "preflight_held": true}')
+    words = ("-e", '{"thp_fleet_serial": [1], "thp_fleet_max_failed": 2, "thp_preflight_held": true}')
     played = play(ansible, tmp_path, {"h1": host, "h2": GONE}, "rollout", *words)
     # This module releases the host, the last thing that a run does with it.
     assert log.read_text().splitlines()[-1].endswith("AnsiballZ_record.py")

@@ -36,12 +36,12 @@ def test_an_inventory_can_do_without_the_group_that_canaries_have_by_default() -
 @pytest.mark.parametrize(
     ("hosts", "canaries", "message"),
     [
-        ("wbe", "canary", "fleet_hosts: the inventory has no group or host wbe"),
-        ("a:b", "canary", "fleet_hosts: the inventory has no group or host a:b"),
-        (["a", "bb", "c"], "canary", "fleet_hosts: the inventory has no group or host bb"),
-        ("web", "canaries", "fleet_canaries: the inventory has no group or host canaries"),
-        ("web", ["canary", "dd"], "fleet_canaries: the inventory has no group or host dd"),
-        ("empty", "canary", "fleet_hosts: there is no host in empty"),
+        ("wbe", "canary", "thp_fleet_hosts: the inventory has no group or host wbe"),
+        ("a:b", "canary", "thp_fleet_hosts: the inventory has no group or host a:b"),
+        (["a", "bb", "c"], "canary", "thp_fleet_hosts: the inventory has no group or host bb"),
+        ("web", "canaries", "thp_fleet_canaries: the inventory has no group or host canaries"),
+        ("web", ["canary", "dd"], "thp_fleet_canaries: the inventory has no group or host dd"),
+        ("empty", "canary", "thp_fleet_hosts: there is no host in empty"),
     ],
 )
 def test_a_name_that_nobody_has_and_a_fleet_without_hosts_are_mistakes(
@@ -105,11 +105,11 @@ def test_limit_reads_a_file_as_ansible_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"sizes": [0]}, "fleet_serial: 0 is neither"),
-        ({"sizes": ["ten"]}, "fleet_serial: 'ten' is neither"),
-        ({"sizes": ["110%"]}, "fleet_serial: '110%' is neither"),
-        ({"domains": ["rack"]}, "fleet_domains: the inventory has no group or host rack"),
-        ({"domains": ["web"], "share": "0%"}, "fleet_domain_share: '0%' is neither"),
+        ({"sizes": [0]}, "thp_fleet_serial: 0 is neither"),
+        ({"sizes": ["ten"]}, "thp_fleet_serial: 'ten' is neither"),
+        ({"sizes": ["110%"]}, "thp_fleet_serial: '110%' is neither"),
+        ({"domains": ["rack"]}, "thp_fleet_domains: the inventory has no group or host rack"),
+        ({"domains": ["web"], "share": "0%"}, "thp_fleet_domain_share: '0%' is neither"),
     ],
 )
 def test_sizes_and_domains_that_are_none_are_mistakes(more: dict[str, object], message: str) -> None:

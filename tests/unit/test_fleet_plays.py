@@ -20,17 +20,17 @@ SET, REGISTER = "ansible.builtin.set_fact", "register"
 FAILURE = {"ansible_failed_task", "ansible_failed_result"}
 # What a rollout, or a rollback after it, leaves behind for a host that was rolled back.
 LEFT = {
-    "fleet_release": "0",
-    "fleet_rolled_back": True,
-    "preflight_seen": {"host": {}, "record": rollout("booted")},
-    "preflight_target": {"release": "0", "uname": "0.x86_64+thp.cloud", "packages": ["core-0"]},
-    "preflight_record": rollout("booted"),
-    "preflight_held": True,
-    "preflight_drained": False,
-    "rollback_seen": {"host": {}, "record": rollout("booted")},
-    "rollback_held": True,
-    "rollback_drained": True,
-    "rollback_undone": True,
+    "thp_fleet_release": "0",
+    "thp_fleet_rolled_back": True,
+    "thp_preflight_seen": {"host": {}, "record": rollout("booted")},
+    "thp_preflight_target": {"release": "0", "uname": "0.x86_64+thp.cloud", "packages": ["core-0"]},
+    "thp_preflight_record": rollout("booted"),
+    "thp_preflight_held": True,
+    "thp_preflight_drained": False,
+    "thp_rollback_seen": {"host": {}, "record": rollout("booted")},
+    "thp_rollback_held": True,
+    "thp_rollback_drained": True,
+    "thp_rollback_undone": True,
 }
 
 
@@ -44,7 +44,7 @@ def after(
     site = folder / "site.yml"
     earlier = {"hosts": "all", "gather_facts": False, "tasks": [{SET: LEFT}]}
     site.write_text(json.dumps([earlier, {"import_playbook": f"kernel_thp.fleet.{playbook}"}]))
-    given = json.dumps({"fleet_serial": ["100%"], "fleet_max_failed": 9, "rollback_return_timeout": 1})
+    given = json.dumps({"thp_fleet_serial": ["100%"], "thp_fleet_max_failed": 9, "thp_rollback_return_timeout": 1})
     return play(ansible, folder, hosts, site, "-e", given, *words)
 
 
@@ -72,7 +72,7 @@ def test_a_rollback_takes_no_host_for_what_an_earlier_play_had_found(
     back, out = (Host(tmp_path / name) for name in ("back", "out"))
     back.rolled_out("rolled-back")
     out.rolled_out("rolled-back", drained=True)
-    undrain = {"preflight_undrain_command": ["undrain"]}
+    undrain = {"thp_preflight_undrain_command": ["undrain"]}
     hosts = {"gone": GONE, "back": back.variables(), "out": out.variables(**undrain)}
     played = after(ansible, tmp_path, "rollback", hosts)
     assert played.results() == {"gone": "unreachable", "back": "unchanged", "out": "undone"}
@@ -123,7 +123,7 @@ def test_all_that_is_known_of_a_host_is_forgotten_when_a_play_begins() -> None:
     known = {name for path in paths for name in facts(loaded(path))}
     assert set(LEFT) <= known
     # The answer of the first task after it is there in any case.
-    assert (known | FAILURE) - {"fleet_note"} == set(task[SET])
+    assert (known | FAILURE) - {"thp_fleet_note"} == set(task[SET])
     assert not any(task[SET].values())
     for name in ("roll_out", "roll_back", "evaluate"):
         assert loaded(folder / f"{name}.yml")[0]["ansible.builtin.import_tasks"] == "forget.yml"

@@ -95,7 +95,9 @@ SERVER = {"release": "1", "uname": "1.x86_64+thp", "packages": ["kernel-thp-core
 
 
 def test_an_unfinished_rollout_of_another_flavour_is_refused() -> None:
-    with pytest.raises(Problem, match=r"finish it with preflight_release=1 and its preflight_kernel_package, or run"):
+    with pytest.raises(
+        Problem, match=r"finish it with thp_preflight_release=1 and its thp_preflight_kernel_package, or run"
+    ):
         records.begin({**begin(None, "1"), "phase": records.BOOTED}, "run", SERVER, BEFORE)
 
 

@@ -19,7 +19,7 @@ def test_a_host_does_not_fail_with_another_of_its_batch(
 ) -> None:
     hosts = {"h1": GONE, "h2": there(tmp_path)}
     fatal = {**ansible, "ANSIBLE_ANY_ERRORS_FATAL": "true"}
-    played = play(fatal, tmp_path, hosts, playbook, "-e", '{"fleet_serial": [2]}')
+    played = play(fatal, tmp_path, hosts, playbook, "-e", '{"thp_fleet_serial": [2]}')
     assert played.code == 2
     assert played.results() == {"h1": "unreachable", "h2": result}
 

@@ -14,7 +14,7 @@ ARGUMENTS = {
     "playbook": {"type": "str", "choices": ["rollout", "rollback", "validate"], "required": True},
     "max_failed": {"type": "str", "default": "0"},
 }
-DIRECTORY = "report_directory"
+DIRECTORY = "thp_report_directory"
 IN_PART = "--tags or --skip-tags leave out tasks of this run, which would then look like a success; run without them"
 
 

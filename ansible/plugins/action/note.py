@@ -61,6 +61,6 @@ class ActionModule(OnController):
         about = found.release(given["release"])
         if given["release"] and given["release"] != about:
             # A release was published meanwhile, or repositories differ; a run rolls out one release.
-            why = f"this host would get {given['release']}, but the run rolls out {about}; set preflight_release"
+            why = f"this host would get {given['release']}, but the run rolls out {about}; set thp_preflight_release"
             return {"failed": True, "msg": why, "release": about}
         return {"release": about}

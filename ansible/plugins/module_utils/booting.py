@@ -69,7 +69,7 @@ class Host:
         if lost:
             what = f"{wanted.uname} has no driver for {', and none for '.join(lost)}"
             raise Problem(
-                what, "use the server flavour, or set kernel_check_drivers to false if this host can do without"
+                what, "use the server flavour, or set thp_kernel_check_drivers to false if this host can do without"
             )
         # A trial that ran and was not confirmed has not failed: its controller was killed.
         if tried and not trial.unconfirmed(ROOT):

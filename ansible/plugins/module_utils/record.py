@@ -118,8 +118,8 @@ def _begun(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str,
         assert old is not None
         release, uname = old["target"]["release"], old["target"]["uname"]
         what = f"a rollout of {uname} on this host is not finished ({old['phase']})"
-        flavour = " and its preflight_kernel_package" if release == target["release"] else ""
-        raise Problem(what, f"finish it with preflight_release={release}{flavour}, or run rollback.yml")
+        flavour = " and its thp_preflight_kernel_package" if release == target["release"] else ""
+        raise Problem(what, f"finish it with thp_preflight_release={release}{flavour}, or run rollback.yml")
     previous = old["previous"] if old is not None and old["phase"] == ROLLED_BACK else old
     return {
         "schema": SCHEMA,

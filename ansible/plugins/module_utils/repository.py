@@ -53,10 +53,12 @@ class Repository:
         lacking = [name for name in (*kernel, *others) if name not in found]
         if lacking:
             of = f" of release {release}" if release else ""
-            raise Problem(f"the repository has no {', '.join(lacking)}{of}", "correct preflight_release, or publish it")
+            raise Problem(
+                f"the repository has no {', '.join(lacking)}{of}", "correct thp_preflight_release, or publish it"
+            )
         releases = sorted({found[name][0] for name in kernel})
         if len(releases) != 1:
-            raise Problem(f"the repository has no whole release: {', '.join(releases)}", "set preflight_release")
+            raise Problem(f"the repository has no whole release: {', '.join(releases)}", "set thp_preflight_release")
         nevras = [found[name][1] for name in (*kernel, *others)]
         return Target(releases[0], uname(self.query("--provides", *(found[name][1] for name in kernel))), nevras)
 

@@ -34,7 +34,7 @@ options:
 EXAMPLES = """
 - name: Start the soak
   kernel_thp.fleet.soak:
-    before: "{{ preflight_record.before.counters }}"
+    before: "{{ thp_preflight_record.before.counters }}"
   async: 900
   poll: 0
   register: soaking

@@ -59,7 +59,7 @@ EXAMPLES = """
 - name: Soak for ten minutes
   kernel_thp.fleet.soak:
     seconds: 600
-    before: "{{ preflight_record.before.counters }}"
+    before: "{{ thp_preflight_record.before.counters }}"
 """
 
 RETURN = """

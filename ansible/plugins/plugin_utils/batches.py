@@ -60,14 +60,17 @@ def plan(
 
     A batch is smaller than its size where the domains leave no more hosts to choose from.
     """
-    chosen = members(groups, hosts, "fleet_hosts")
+    chosen = members(groups, hosts, "thp_fleet_hosts")
     if not chosen:
         # Ansible itself would do nothing and report success.
-        raise AnsibleFilterError(f"fleet_hosts: there is no host in {hosts}; check the inventory (ansible-inventory)")
+        raise AnsibleFilterError(
+            f"thp_fleet_hosts: there is no host in {hosts}; check the inventory (ansible-inventory)"
+        )
     wanted = [] if canaries == CANARIES and CANARIES not in groups else canaries
-    first = chosen & members(groups, wanted, "fleet_canaries")
+    first = chosen & members(groups, wanted, "thp_fleet_canaries")
     caps = {
-        name: _number(share, len(members(groups, [name], "fleet_domains")), "fleet_domain_share") for name in domains
+        name: _number(share, len(members(groups, [name], "thp_fleet_domains")), "thp_fleet_domain_share")
+        for name in domains
     }
     if limit is not None:
         left = limited(groups, limit)
@@ -76,7 +79,7 @@ def plan(
     repeated = list(sizes or (SIZES if first else (1, *SIZES)))
     found = [sorted(first)] if first else []
     while others:
-        size = _number(repeated[0], len(chosen), "fleet_serial")
+        size = _number(repeated[0], len(chosen), "thp_fleet_serial")
         batch = _batch(groups, others, size, caps)
         gone = set(batch)
         others = [host for host in others if host not in gone]

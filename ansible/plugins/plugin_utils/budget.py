@@ -13,10 +13,10 @@ WANTED = "give a number of hosts, such as 2, or a percentage of the run's hosts,
 
 
 def allowed(given: str, hosts: int) -> int:
-    """Return the number for `fleet_max_failed`. A percentage is rounded down, so 5% of ten hosts is none."""
+    """Return the number for `thp_fleet_max_failed`. A percentage is rounded down, so 5% of ten hosts is none."""
     found = re.fullmatch(r"(\d+)(%?)", given.strip())
     if found is None or (found[2] and int(found[1]) > 100):
-        raise AnsibleActionFail(f"fleet_max_failed is {given!r}; {WANTED}")
+        raise AnsibleActionFail(f"thp_fleet_max_failed is {given!r}; {WANTED}")
     return hosts * int(found[1]) // 100 if found[2] else int(found[1])
 
 

@@ -36,9 +36,11 @@ def hindered(
     if host["tuned_gone"]:
         found.append("tuned-adm is missing, although the package tuned is installed; reinstall tuned")
     if host["fips"] and not allow_fips:
-        found.append("FIPS mode is on, and nobody has certified kernel-thp; set preflight_allow_fips to true to go on")
+        found.append(
+            "FIPS mode is on, and nobody has certified kernel-thp; set thp_preflight_allow_fips to true to go on"
+        )
     if need_watchdog and host["no_watchdog"]:
-        found.append(f"{host['no_watchdog']}; set preflight_require_watchdog to false to do without")
+        found.append(f"{host['no_watchdog']}; set thp_preflight_require_watchdog to false to do without")
     return found
 
 

@@ -19,7 +19,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
 
-ADVICE = "give another report_directory"
+ADVICE = "give another thp_report_directory"
 
 
 def private() -> Path:

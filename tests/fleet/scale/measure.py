@@ -32,7 +32,7 @@ RESULTS = WORK / "results.json"
 TOOLS = Path(sys.executable).parent
 COUNTS = (20, 200)
 # The soak takes time and costs nothing, so it is cut to one health check.
-VARIABLES = {"gate_soak_seconds": 5, "gate_soak_interval": 5, "gate_selftests": False}
+VARIABLES = {"thp_gate_soak_seconds": 5, "thp_gate_soak_interval": 5, "thp_gate_selftests": False}
 SAMPLE = 1.0
 TASKS = re.compile(r"^TASK \[", re.MULTILINE)
 TICK = os.sysconf("SC_CLK_TCK")
@@ -159,7 +159,7 @@ def measure(case: Case, hosts: Hosts) -> Sample:
     inventory.write_text(json.dumps(hosts.inventory()))
     words = ["-i", str(inventory)]
     if case.words[0] == "ansible-playbook":
-        words += ["-e", json.dumps({**VARIABLES, "fleet_serial": ["100%"]})]
+        words += ["-e", json.dumps({**VARIABLES, "thp_fleet_serial": ["100%"]})]
     log = WORK / f"{len(hosts.names)}-{re.sub(r'[^a-z0-9]+', '-', case.name)}.log"
     with TemporaryDirectory(prefix="kt") as folder, log.open("wb") as handle:
         sockets = Path(folder)
