@@ -1,4 +1,4 @@
-"""A host whose sshd answers while nothing that writes to its disk ever ends: it is lost after `fleet_step_timeout`."""
+"""A host whose sshd answers while nothing that writes to its disk ever ends: it is lost after `thp_fleet_step_timeout`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_host_whose_disk_does_not_answer_is_lost_and_restored_when_it_does(fle
     fleet.start(NAME)
     member = fleet[NAME]
     begun = faults.announced(member, "begun")
-    run = operator.start("rollout", "the disk does not answer", (NAME,), variables={"fleet_step_timeout": STEP})
+    run = operator.start("rollout", "the disk does not answer", (NAME,), variables={"thp_fleet_step_timeout": STEP})
     run.until(begun, "the disk freezes")
     # Unlike a machine that stops, this leaves the network, sshd and all that is in memory.
     member.vm.run("fsfreeze -f /")

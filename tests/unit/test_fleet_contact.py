@@ -61,7 +61,7 @@ def test_a_host_that_does_not_answer_at_all_is_lost_after_the_limit(ansible: Map
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexec sleep 100\n")
     python.chmod(0o755)
-    variables = {"ansible_connection": "local", "ansible_python_interpreter": str(python), "fleet_step_timeout": 2}
+    variables = {"ansible_connection": "local", "ansible_python_interpreter": str(python), "thp_fleet_step_timeout": 2}
     began = time.monotonic()
     output = call(ansible, tmp_path, variables, "-m", "kernel_thp.fleet.host_info")
     assert time.monotonic() - began < 60

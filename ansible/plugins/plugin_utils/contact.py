@@ -66,7 +66,7 @@ class Contact:
         if not self.limited or self._task.timeout:  # type: ignore[attr-defined]
             return 0
         templar = self._templar  # type: ignore[attr-defined]
-        return int(templar.template(variables.get("fleet_step_timeout", STEP_TIMEOUT)))
+        return int(templar.template(variables.get("thp_fleet_step_timeout", STEP_TIMEOUT)))
 
     def boot_id(self) -> str:
         """Return the id of the boot; a shell may print something of its own before."""
