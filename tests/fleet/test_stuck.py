@@ -1,4 +1,4 @@
-"""A host whose sshd answers while nothing that writes to its disk ever ends: it is lost after `thp_fleet_step_timeout`."""
+"""A host whose sshd answers while nothing that writes to its disk ends: lost after `thp_fleet_step_timeout`."""
 
 from __future__ import annotations
 
