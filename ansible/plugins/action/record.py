@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ansible_collections.kernel_thp.fleet.plugins.action.as_holder import ActionModule as AsHolder
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.holding import AsHolder
 
 
 class ActionModule(AsHolder):

@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action.normal import ActionModule as Normal
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
 
 Result = dict[str, Any]
@@ -126,18 +125,3 @@ def keep_alive(connection: Connection) -> None:
 def lost(why: str) -> Result:
     first = " ".join(why.split())[:300]
     return {"failed": True, "lost_contact": True, "msg": f"lost contact with the host: {first}"}
-
-
-class OnHost(Contact, Normal):  # type: ignore[misc]
-    """Run a module of this collection on a host like any module."""
-
-
-class _Started(Normal):  # type: ignore[misc]
-    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
-        # Read before the start: if the host reboots in between, the id does not match the job's boot.
-        boot_id = {"boot_id": self.boot_id()} if self._task.async_val else {}
-        return {**super().run(tmp, task_vars), **boot_id}
-
-
-class InBackground(Contact, _Started):
-    """Run a module of this collection, also as a background job; the result of its start has its boot id."""

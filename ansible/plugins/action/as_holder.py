@@ -1,12 +1,13 @@
-"""Run a module that changes a host, for the run that holds the host."""
+"""Run a module that changes a host, for the run that holds the host. meta/runtime.yml names these modules."""
 
 from __future__ import annotations
 
+from ansible_collections.kernel_thp.fleet.plugins.action.on_host import ActionModule as OnHost
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import OnHost, Result, Variables
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
 
 
-class AsHolder(OnHost):
+class ActionModule(OnHost):
     """As any module here, with the name of the run as a parameter."""
 
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
