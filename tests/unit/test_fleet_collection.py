@@ -122,7 +122,7 @@ def test_tasks_give_modules_what_these_take() -> None:
     takes = {name: importlib.import_module(f"{PLUGINS}.modules.{name}").DOCUMENTATION for name in MODULES}
     options = {name: set(yaml.safe_load(text).get("options", {})) for name, text in takes.items()}
     called = [call for path in collection.SOURCE.rglob("*.yml") for call in tasks(yaml.safe_load(path.read_text()))]
-    assert {"note", "packages", "verdict"} <= {name for name, _ in called}
+    assert {"note", "packages", "record"} <= {name for name, _ in called}
     assert [(name, given) for name, given in called if not set(given) <= options[name]] == []
 
 

@@ -187,14 +187,16 @@ HANDED_OVER = f"""\
     thp_preflight_undrain_command: ["true"]
   tasks:
     - name: Begin the run
-      kernel_thp.fleet.begin:
-        directory: "{{{{ lookup('ansible.builtin.env', 'PWD') }}}}/kernel-thp-reports"
+      kernel_thp.fleet.note:
+        state: begun
+        directory: kernel-thp-reports
         playbook: rollout
       run_once: true
     - name: Hand the host over
       ansible.builtin.include_tasks: {collection.SOURCE}/playbooks/tasks/hand_over.yml
     - name: Evaluate the batch
-      kernel_thp.fleet.verdict:
+      kernel_thp.fleet.note:
+        state: evaluated
       run_once: true
 """
 

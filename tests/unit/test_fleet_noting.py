@@ -66,9 +66,9 @@ def test_a_run_that_cannot_write_begins_nothing(ansible: Mapping[str, str], tmp_
 
 
 def test_a_host_that_cannot_be_noted_gets_no_kernel(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    begin = {"directory": str(tmp_path / "kernel-thp-reports"), "playbook": "rollout"}
+    begin = {"state": "begun", "directory": str(tmp_path / "kernel-thp-reports"), "playbook": "rollout"}
     tasks: list[Variables] = [
-        {"name": "Begin the run", "kernel_thp.fleet.begin": begin},
+        {"name": "Begin the run", "kernel_thp.fleet.note": begin},
         {"name": "Have nothing be written any more", "ansible.builtin.raw": spoil(tmp_path)},
         {"name": "Note that preflight begins", "kernel_thp.fleet.note": {"step": "preflight"}},
         {

@@ -41,7 +41,6 @@ class Rebooted:
         shell = SimpleNamespace(tmpdir="/tmp/of-the-boot-before")
         self.plugin._connection = SimpleNamespace(_shell=shell)
         self.plugin._task = SimpleNamespace(check_mode=False, timeout=0, args={}, action=REBOOT)
-        self.plugin._task.get_play = lambda: SimpleNamespace(_uuid="a play without a journal")
         self.plugin._templar = SimpleNamespace(template=lambda value: value)
 
         def run(plugin: Reboot, *_: object) -> dict[str, Any]:
@@ -49,6 +48,7 @@ class Rebooted:
             return came_back
 
         monkeypatch.setattr(contact, "keep_alive", lambda connection: None)
+        monkeypatch.setattr(run_dir, "settled", lambda: None)
         monkeypatch.setattr(AnsibleReboot, "run", run)
         monkeypatch.setattr(self.plugin, "_execute_module", self._answer)
         monkeypatch.setattr(self.plugin, "_remove_tmp_path", lambda path: None)
@@ -111,8 +111,8 @@ def test_a_host_does_not_start_a_kernel_that_has_failed_too_often_but_always_the
     journal.begin("run-1", "rollout", "here", ["h1", "h2"], check=True, max_failed=0)
     journal.step("h1", "kernel")
     journal.fail("h1", "a task", "it panicked")
-    monkeypatch.setattr(run_dir, "settled", lambda play: journal)
     host = Rebooted(monkeypatch, CAME_BACK, {}, CONFIRMED)
+    monkeypatch.setattr(run_dir, "settled", lambda: journal)
     done = {"failed": False, "rebooted": True}
     monkeypatch.setattr(AnsibleReboot, "perform_reboot", lambda *_: done)
     monkeypatch.setattr(AnsibleReboot, "run", lambda plugin, *_: plugin.perform_reboot({}, {}))

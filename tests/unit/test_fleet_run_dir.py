@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process, report, run_dir
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
+
+from tests.unit.plays import play, there
 
 STRANGER = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
@@ -101,9 +104,32 @@ def test_a_run_goes_on_when_the_link_to_the_latest_is_not_its_own(tmp_path: Path
 def test_each_folder_is_a_new_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(run_dir, "private", lambda: tmp_path / "private")
     (tmp_path / "private").mkdir()
-    plays = [run_dir.settle(play, tmp_path / "reports", check=False) for play in ("p1", "p2", "p3")]
-    assert len({found.folder for found in plays}) == 3
-    for play, found in zip(("p1", "p2", "p3"), plays):
-        again = run_dir.settled(play)
+    folders = set()
+    for _ in range(3):
+        assert run_dir.settled() is None
+        found = run_dir.settle(tmp_path / "reports", check=False)
+        again = run_dir.settled()
         assert again is not None and again.folder == found.folder
-    assert run_dir.settled("p4") is None
+        folders.add(found.folder)
+        run_dir.leave()
+    assert len(folders) == 3
+
+
+def test_reports_of_dead_runs_are_written_by_the_next_run_and_by_report(
+    ansible: Mapping[str, str], tmp_path: Path
+) -> None:
+    reports = tmp_path / "kernel-thp-reports"
+    first, second = dead(reports / "first"), dead(reports / "second")
+    play(ansible, tmp_path, {"h1": there(tmp_path)}, "validate", "--check")
+    assert first.run()["state"] == "running", "check mode writes nothing"
+    play(ansible, tmp_path, {"h1": there(tmp_path)}, "validate")
+    assert first.run()["state"] == second.run()["state"] == "aborted"
+    third = dead(reports / "third")
+    (first.folder / "report.html").unlink()
+    played = play(ansible, tmp_path, {}, "report", "-e", "thp_report_run=first")
+    assert played.code == 0, played.output
+    assert third.run()["state"] == "aborted"
+    assert "h1" in (first.folder / "report.html").read_text()
+    played = play(ansible, tmp_path, {}, "report", "-e", "thp_report_run=fourth")
+    assert played.code != 0
+    assert "there is no run in kernel-thp-reports/fourth" in played.output

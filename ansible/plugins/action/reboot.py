@@ -79,7 +79,7 @@ class Rebooting(Reboot):  # type: ignore[misc]
         A batch with more hosts than forks reboots them one after the other: if too many have failed by now, no further
         host gets the new kernel. A host that is rolled back is rebooted in any case.
         """
-        journal = run_dir.settled(self._task.get_play()._uuid) if self._trial else None
+        journal = run_dir.settled() if self._trial else None
         if why := budget.exceeded(journal) if journal else None:
             return self._refused(why)
         arguments = {"state": "checked", "run": process.this_run()}

@@ -1,19 +1,41 @@
 #!/usr/bin/python
-"""Write what a run does with a host to its journal."""
+"""Keep the journal of a run."""
 
 from __future__ import annotations
 
 DOCUMENTATION = """
 module: note
-short_description: Write what a run does with a host to its journal
+short_description: Keep the journal of a run, and its report
 version_added: 1.0.0
 description:
-  - Writes to the journal of the run, on the controller, and updates the report. The host is not contacted.
-  - M(kernel_thp.fleet.begin) has to begin the journal first.
-  - A note that cannot be written is only a warning, because it must not keep a host from its rollback. With O(release)
-    it is a failure, since the host is still unchanged then.
+  - Writes to the journal of the run, on the controller, and updates the report. No host is contacted.
 author: kernel-thp project (@kernel-thp)
 options:
+  state:
+    description:
+      - V(begun), create the directory of the run, with the list of its hosts. All hosts and batches of the play use it,
+        whatever variables say later. In check mode ansible-playbook deletes it at its end. Fails if hosts of the play
+        have different directories for reports, or if tags leave out tasks of the play. Also writes the reports of runs
+        whose process is gone. A second call in the same play does nothing.
+      - V(noted), write what is done with a host. A note that cannot be written is only a warning, because it must not
+        keep a host from its rollback. With O(release) it is a failure, since the host is still unchanged then.
+      - V(evaluated), count the hosts that failed, including hosts that vanished. Fails if there are more than V(begun)
+        allows, or at the end of the run if there are any. Writes the report in any case.
+      - V(reported), write the reports of runs whose process is gone, and that of the run that is named.
+    type: str
+    choices: [begun, noted, evaluated, reported]
+    default: noted
+  directory:
+    description: The directory of all runs. Needed with V(begun) and V(reported).
+    type: path
+  playbook:
+    description: The playbook of the run. Needed with V(begun).
+    type: str
+    choices: [rollout, rollback, validate]
+  max_failed:
+    description: How many hosts may fail, as a number, or as a percentage of the play's hosts, which is rounded down.
+    type: str
+    default: "0"
   step:
     description: The step that begins; this ends the previous one.
     type: str
@@ -38,19 +60,45 @@ options:
     description: Why it failed.
     type: str
     default: ""
+  run:
+    description: The name of a run whose report to write again. For V(reported).
+    type: str
+    default: ""
 """
 
 EXAMPLES = """
+- name: Begin the run
+  kernel_thp.fleet.note:
+    state: begun
+    directory: ./reports
+    playbook: rollout
+    max_failed: 5%
+  run_once: true
+
 - name: Note that the kernel step begins
   kernel_thp.fleet.note:
     step: kernel
+
+- name: Evaluate the batch
+  kernel_thp.fleet.note:
+    state: evaluated
+  run_once: true
 """
 
 RETURN = """
 release:
   description: The release of this run; empty until a host has settled it.
-  returned: always
+  returned: state is noted
   type: str
+report:
+  description: The directory of the run.
+  returned: state is evaluated
+  type: str
+aborted:
+  description: Runs whose process was gone.
+  returned: state is reported, or begun
+  type: list
+  elements: str
 """
 
 # The action plugin of the same name does the work, on the controller.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
@@ -17,6 +17,7 @@ class OnController(ActionBase):  # type: ignore[misc]
 
     _requires_connection = False
     arguments: ClassVar[Mapping[str, Any]]
+    required_if: ClassVar[Sequence[Any]] = ()
 
     def act(self, given: Variables, variables: Variables) -> Result:
         raise NotImplementedError
@@ -24,5 +25,5 @@ class OnController(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         self._supports_check_mode = True
         result: Result = super().run(tmp, task_vars)
-        _, given = self.validate_argument_spec(argument_spec=self.arguments)
+        _, given = self.validate_argument_spec(argument_spec=self.arguments, required_if=self.required_if)
         return {**result, "changed": False, **self.act(given, task_vars or {})}

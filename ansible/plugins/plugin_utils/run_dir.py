@@ -1,7 +1,7 @@
 """The directory of a play's journal: chosen when the play begins, and then the same for all its hosts and batches.
 
 A variable can differ between hosts and change over time, and hosts noted in two directories would not be counted
-together. Two plays of one ansible-playbook have separate hosts and directories.
+together. Two plays of one ansible-playbook follow one another; a play that fails ends it, so there is one at a time.
 """
 
 from __future__ import annotations
@@ -27,21 +27,26 @@ def private() -> Path:
     return Path(constants.DEFAULT_LOCAL_TMP)
 
 
-def _pointer(play: str) -> Path:
-    return private() / f"kernel-thp-{play}"
+def _pointer() -> Path:
+    return private() / "kernel-thp-run"
 
 
-def settled(play: str) -> Journal | None:
-    folder = files.text(_pointer(play))
+def settled() -> Journal | None:
+    folder = files.text(_pointer())
     return None if folder is None else Journal(Path(folder))
 
 
-def settle(play: str, directory: Path, check: bool) -> Journal:
+def leave() -> None:
+    """End the play: another one of the same ansible-playbook has a folder of its own."""
+    _pointer().unlink()
+
+
+def settle(directory: Path, check: bool) -> Journal:
     """Create the folder of a play. In check mode nothing is left behind."""
     parent = private() / "kernel-thp-check" if check else trusted(directory)
     parent.mkdir(parents=True, exist_ok=True)
     folder = _make(parent)
-    files.replace(_pointer(play), str(folder))
+    files.replace(_pointer(), str(folder))
     return Journal(folder)
 
 

@@ -1,0 +1,58 @@
+"""Begin a run: create its directory, and note its hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.playbook.task import Task
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import budget, process, report, run_dir
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Variables
+
+DIRECTORY = "thp_report_directory"
+IN_PART = "--tags or --skip-tags leave out tasks of this run, which would then look like a success; run without them"
+
+
+def elsewhere(given: str, host: str, variables: Variables) -> str:
+    """Return which host of the play has another directory for reports, and which one; or nothing."""
+    found: dict[str, object] = {}
+    for name in variables["ansible_play_hosts_all"]:
+        try:
+            found[name] = variables["hostvars"][name].get(DIRECTORY)
+        except AnsibleError as error:
+            return f"{name} has one that cannot be templated: {error}"
+    own = found[host]
+    # Extra variables override the inventory and are the same for every host.
+    others = [name for name, directory in found.items() if own in (None, given) and directory not in (own, given)]
+    return f"{others[0]} has {found[others[0]] or 'the default'}" if others else ""
+
+
+def begin(task: Task, given: Variables, variables: Variables) -> Variables:
+    if run_dir.settled() is not None:
+        # An earlier batch of this play began it.
+        return {}
+    if not _others_too(task, variables):
+        if task.get_play().tags:
+            # The whole play was imported with tags that are not selected.
+            return {"skipped": True}
+        raise AnsibleActionFail(IN_PART)
+    wanted = str(task.args["directory"])
+    other = elsewhere(wanted, variables["inventory_hostname"], variables)
+    if other:
+        why = f"a run has one directory for reports: it would be {wanted}, but {other}"
+        raise AnsibleActionFail(f"{why}; give {DIRECTORY} by -e")
+    planned = variables["ansible_play_hosts_all"]
+    max_failed = budget.allowed(given["max_failed"], len(planned))
+    folder = Path(given["directory"])
+    aborted = [] if task.check_mode else report.finish_dead(folder.expanduser())
+    found = run_dir.settle(folder, task.check_mode)
+    run, controller = process.this_run(), process.controller()
+    found.begin(run, given["playbook"], controller, planned, task.check_mode, max_failed)
+    return {"aborted": aborted}
+
+
+def _others_too(task: Task, variables: Variables) -> bool:
+    """Say whether Ansible runs the other tasks of the play as well. It always runs this one, which is tagged."""
+    play, other = task.get_play(), task.copy()
+    other.tags = list(play.tags)
+    return bool(other.evaluate_tags(play.only_tags, play.skip_tags, variables))

@@ -1,0 +1,42 @@
+"""Count the hosts that failed, and end the run if there are too many.
+
+The count comes from the journal and not from Ansible: for Ansible, a host that was rolled back has not failed, and one
+that vanished is no longer in the batch. A host without a journal has failed as well.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import report, run_dir, summary
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
+
+# The hosts of the play, and those that were not dropped, in total and in the batch.
+HOSTS = ("ansible_play_hosts_all", "ansible_play_hosts", "ansible_play_batch")
+UNNOTED = "Ansible dropped it before anything was done to it; read its output, and check the host's variables"
+
+
+def evaluate(found: Journal, check: bool, variables: Variables) -> Result:
+    everybody, left, batch = (variables[name] for name in HOSTS)
+    reached = summary.reached(everybody, left, batch)
+    for host in reached:
+        if found.note(host) is None:
+            found.fail(host, "", UNNOTED)
+            found.end(host, "failed")
+    notes = list(found.notes())
+    fallen = summary.casualties(notes)
+    through = len(reached) == len(everybody)
+    allowed = found.run()["max_failed"]
+    too_many = len(fallen) > allowed
+    complaint = summary.complaint(fallen, allowed) if fallen else None
+    if too_many and not through:
+        report.finish(found, "stopped", complaint)
+    elif through:
+        report.finish(found, "finished", complaint)
+        run_dir.leave()
+    else:
+        report.write(found)
+    # Failures within the budget do not stop the run, but a run with failed hosts does not exit with 0.
+    failed = too_many or (through and bool(fallen))
+    message = complaint or f"{len(notes)} hosts, none failed"
+    where = "" if check else f"; report: {found.folder}"
+    return {"failed": failed, "msg": message + where, "report": str(found.folder)}
