@@ -23,10 +23,10 @@ export PYTEST_ADDOPTS := -o cache_dir=build/cache/pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps sources bump tree refresh config base-config rpms srpm srpm-check rebuild-check image vm gate matrix vm-selftests lockdep static collection package hosts hosts-full tuned tools flavours fleet fleet-full fleet-scale molecule releases series-check mutation hazards bench bench-check check check-full clean
+.PHONY: help deps sources bump tree refresh config base-config rpms srpm srpm-check rebuild-check image vm gate matrix vm-selftests lockdep static collection collection-matrix package hosts hosts-full tuned tools flavours fleet fleet-full fleet-scale molecule releases series-check mutation hazards bench bench-check check check-full clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what is missing on this host (asks the package manager only when something is)
 	@$(PYTHON) -m scripts.deps
@@ -90,6 +90,9 @@ static: deps tree ## patches, headers, style, scripts, the Ansible collection
 
 collection: deps ## archive of the Ansible collection for fleets, in build/galaxy/
 	@$(PYTHON) -m scripts.collection
+
+collection-matrix: deps ## the collection's playbooks with each ansible-core from 2.16 on (ANSIBLE=2.16: with that; minutes)
+	@$(PYTHON) -m scripts.collection_matrix $(if $(ANSIBLE),--only $(ANSIBLE))
 
 package: deps rpms srpm ## the built packages (FLAVOUR=server, DEBUG=1: those of other flavours)
 	@FLAVOUR=$(FLAVOUR) $(VENV)/python -m pytest -q -m 'not full' tests/package

@@ -10,6 +10,7 @@ import json
 import os
 import runpy
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,17 @@ def main(folder: str, words: list[str]) -> None:
 
 def called(program: str) -> tuple[str, Result]:
     """Return which module a program is, and what Ansible gives it."""
-    calls = (node for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Call))
-    words = (word.value for call in calls for word in call.keywords if word.arg == "params")
-    arguments = dict(json.loads(ast.literal_eval(next(words))))
+    arguments = dict(json.loads(next(parameters(ast.parse(program)))))
     return str(arguments[ARGS]["_ansible_module_name"]).rpartition(".")[2], arguments
+
+
+def parameters(program: ast.AST) -> Iterator[str]:
+    """Yield the JSON in a program: an argument of a call, or before ansible-core 2.19 a variable."""
+    for node in ast.walk(program):
+        if isinstance(node, ast.keyword) and node.arg == "params":
+            yield ast.literal_eval(node.value)
+        if isinstance(node, ast.Assign) and "ANSIBALLZ_PARAMS" in map(ast.unparse, node.targets):
+            yield ast.literal_eval(node.value)
 
 
 def keep(host: Host, arguments: Result) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts import collection
+from scripts import collection, collection_matrix
 
 ROLES = sorted(path.name for path in (collection.SOURCE / "roles").iterdir())
 PLAYBOOKS = sorted(path.stem for path in (collection.SOURCE / "playbooks").glob("*.yml"))
@@ -134,6 +134,14 @@ def test_every_module_has_an_action_of_ours() -> None:
     assert own | set(routed) == set(MODULES)
     assert set(routed.values()) <= set(ACTIONS)
     assert not own & set(routed)
+
+
+def test_the_admitted_releases_of_ansible_are_those_that_are_tested() -> None:
+    """Beyond the newest, nobody knows whether what test_fleet_internals.py lists is still there."""
+    admitted = yaml.safe_load((collection.SOURCE / "meta" / "runtime.yml").read_text())["requires_ansible"]
+    first, *_, last = collection_matrix.RELEASES
+    major, minor = last.name.split(".")
+    assert admitted == f">={first.name}.0,<{major}.{int(minor) + 1}.0"
 
 
 def test_modules_are_documented(ansible: Mapping[str, str]) -> None:
