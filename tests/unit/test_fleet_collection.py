@@ -6,12 +6,14 @@ import importlib
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import RUN
 
 from scripts import collection, collection_matrix
 
@@ -165,20 +167,59 @@ def test_lint_finds_nothing_at_its_strictest(ansible: Mapping[str, str]) -> None
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_galaxy_takes_the_collection_and_installs_it(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    done = run(ansible, "ansible-galaxy", "collection", "build", "--output-path", str(tmp_path), str(collection.SOURCE))
+@pytest.fixture(scope="module")
+def installed(ansible: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The search path in which ansible-galaxy has installed the archive."""
+    target = tmp_path_factory.mktemp("installed")
+    done = run(ansible, "ansible-galaxy", "collection", "build", "--output-path", str(target), str(collection.SOURCE))
     assert done.returncode == 0, done.stderr
-    (archive,) = tmp_path.glob("kernel_thp-fleet-*.tar.gz")
-    target = tmp_path / "installed"
+    (archive,) = target.glob("kernel_thp-fleet-*.tar.gz")
     alone = {**ansible, "ANSIBLE_COLLECTIONS_PATH": str(target)}
     done = run(alone, "ansible-galaxy", "collection", "install", "--offline", "-p", str(target), str(archive))
     assert done.returncode == 0, done.stderr
-    assert not list((target / "ansible_collections").glob("**/*.pyc"))
+    return target
+
+
+def test_the_archive_holds_all_that_the_collection_needs(ansible: Mapping[str, str], installed: Path) -> None:
+    assert not list((installed / "ansible_collections").glob("**/*.pyc"))
     # Here they are links to files of the project, which the archive has to hold itself.
-    assert not [path for path in target.rglob("*") if path.is_symlink()]
-    assert list(target.rglob("plugins/module_utils/splat_list.py"))
+    assert not [path for path in installed.rglob("*") if path.is_symlink()]
+    for name in ("plugins/module_utils/splat_list.py", "docs/fleet.md", "LICENSE", "changelogs/changelog.yaml"):
+        assert (installed / "ansible_collections" / "kernel_thp" / "fleet" / name).is_file(), name
+    alone = {**ansible, "ANSIBLE_COLLECTIONS_PATH": str(installed)}
     done = run(alone, "ansible-playbook", "-i", "localhost,", "--syntax-check", "kernel_thp.fleet.rollout")
     assert done.returncode == 0, done.stderr
+
+
+# Those of Ansible's sanity tests that install nothing.
+SANITY = {"action-plugin-docs", "compile", "empty-init", "ignores", "line-endings", "no-assert", "no-get-exception"}
+SANITY |= {"no-illegal-filenames", "no-smart-quotes", "shebang", "symlinks", "use-argspec-type-path", "use-compat-six"}
+
+
+def test_the_sanity_tests_of_ansible_find_nothing(ansible: Mapping[str, str], installed: Path) -> None:
+    folder = installed / "ansible_collections" / "kernel_thp" / "fleet"
+    known = run(ansible, "ansible-test", "sanity", "--list-tests", cwd=folder).stdout.split()
+    chosen = [word for name in sorted(SANITY.intersection(known)) for word in ("--test", name)]
+    assert len(chosen) > len(SANITY)
+    python = ".".join(map(str, sys.version_info[:2]))
+    done = run(ansible, "ansible-test", "sanity", "--color", "no", "--python", python, *chosen, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_options_are_documented_as_they_are_taken() -> None:
+    shared = {"type": "str", "required": False, "default": None, "choices": None, "elements": None}
+    for name in MODULES:
+        module = importlib.import_module(f"{PLUGINS}.modules.{name}")
+        documented = yaml.safe_load(module.DOCUMENTATION)
+        for attribute in documented.get("attributes", {}).values():
+            assert set(attribute) == {"support", "description"}, name
+        if hasattr(module, "ARGUMENTS"):
+            described = {
+                option: {key: given.get(key, shared[key]) for key in shared}
+                for option, given in documented["options"].items()
+            }
+            taken = {**module.ARGUMENTS, **(RUN if "run" in described else {})}
+            assert described == {option: {**shared, **given} for option, given in taken.items()}, name
 
 
 # Hosts that are gone: what Ansible by itself would pass over

@@ -90,16 +90,11 @@ def names(entry: Entry, wanted: str | None) -> bool:
 
 def with_options(content: str, change: Callable[[str], str]) -> str:
     """Return an entry with its kernel command line changed, and nothing else."""
-    lines = content.splitlines()
-    where = next((number for number, line in enumerate(lines) if line.split()[:1] == ["options"]), None)
-    if where is None:
-        added = change("")
-        return "\n".join([*lines, f"options {added}"]) + "\n" if added else content
-    key = re.match(r"\s*options\s*", lines[where])
-    assert key is not None
-    old = lines[where][key.end() :]
+    line = re.search(r"^([ \t]*options)([ \t]+|$)(.*)$", content, re.MULTILINE)
+    old = line[3] if line else ""
     new = change(old)
     if new == old:
         return content
-    lines[where] = key.group() + new
-    return "\n".join(lines) + "\n"
+    if line is None:
+        return "\n".join([*content.splitlines(), f"options {new}"]) + "\n"
+    return content[: line.end(1)] + (line[2] or " ") + new + content[line.end() :]

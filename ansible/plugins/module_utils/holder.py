@@ -108,4 +108,4 @@ def _expect(me: str, folder: Path, or_nobody: bool) -> None:
         raise Problem("this run does not hold the host", "run the role preflight first")
     if found["run"] != me:
         what = f"run {found['run']} of {found['controller']} works on this host"
-        raise Problem(what, "wait for it, or see the documentation if it is gone for good")
+        raise Problem(what, "wait for it, or see docs/fleet.md of the collection if it is gone for good")

@@ -114,8 +114,7 @@ def _begun(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str,
     known = taken_up(old, target)
     if known is not None:
         return {**known, "run": run, "phase": BEGUN if known["phase"] == DONE else known["phase"]}
-    if unfinished(old):
-        assert old is not None
+    if old is not None and unfinished(old):
         release, uname = old["target"]["release"], old["target"]["uname"]
         what = f"a rollout of {uname} on this host is not finished ({old['phase']})"
         flavour = " and its thp_preflight_kernel_package" if release == target["release"] else ""

@@ -1,4 +1,5 @@
 #!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Boot a kernel once, make it the default, or roll that back."""
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ options:
   run:
     description: The run that works on the host. Filled in automatically.
     type: str
+    required: true
 attributes:
   check_mode: {support: full, description: Reports how it would configure the boot loader.}
 """

@@ -1,4 +1,5 @@
 #!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Evaluate the running kernel without changing anything."""
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ options:
     default: true
     type: bool
 attributes:
-  check_mode: {support: full, description: It changes nothing in either mode, but runs no selftests in check mode.}
+  check_mode: {support: full, description: "It changes nothing in either mode, but runs no selftests in check mode."}
 """
 
 EXAMPLES = """

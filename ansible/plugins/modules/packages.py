@@ -1,4 +1,5 @@
 #!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Install exact packages, and roll back what an install changed."""
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ options:
   run:
     description: The run that works on the host. Filled in automatically.
     type: str
+    required: true
 attributes:
   check_mode: {support: full, description: Reports what is missing.}
 """

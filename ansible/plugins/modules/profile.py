@@ -1,4 +1,5 @@
 #!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Apply a tuned profile in addition to the active ones, and restore tuned and huge pages."""
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ options:
   run:
     description: The run that works on the host. Filled in automatically.
     type: str
+    required: true
 attributes:
   check_mode: {support: full, description: Reports which profiles would be active.}
 """

@@ -1,4 +1,5 @@
 #!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Keep the record of a rollout on its host."""
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ options:
   run:
     description: The run that works on the host. Filled in automatically.
     type: str
+    required: true
   controller:
     description: The controller of that run. Filled in automatically.
     type: str
@@ -113,7 +115,11 @@ def hold(parameters: Parameters, check: bool) -> Result:
     if other is not None and other["run"] not in (run, instead_of):
         since = f"since {other['since']}"
         what = f"run {other['run']} of {other['controller']} works on this host {since}"
-        return {"failed": True, "msg": f"{what}; wait for it, or see docs/fleet.md if it is gone", "held_by": other}
+        return {
+            "failed": True,
+            "msg": f"{what}; wait for it, or see docs/fleet.md of the collection if it is gone",
+            "held_by": other,
+        }
     return {"changed": False, "record": Store().read()}
 
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Query the dnf repository for exact packages, and check every signature."""
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ options:
     type: int
     default: 300
 attributes:
-  check_mode: {support: full, description: Uses a temporary cache, and downloads no packages.}
+  check_mode: {support: full, description: "Uses a temporary cache, and downloads no packages."}
 """
 
 EXAMPLES = """
