@@ -1,4 +1,8 @@
-"""Read files that may be missing, and write files so that a crash leaves either the old or the new content."""
+"""Read files that may be missing, and write files so that a crash leaves either the old or the new content.
+
+Ansible's atomic_move does not do the second: it writes nothing to the disk before the rename, takes the execute
+permission of a new file away, and needs a module, while the journal on the controller is written by plugins.
+"""
 
 from __future__ import annotations
 

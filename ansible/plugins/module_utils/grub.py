@@ -1,5 +1,8 @@
 """GRUB with BLS entries: configured by its environment block, as grub2-reboot and grub2-set-default do it.
 
+grub2-editenv is the one program for both, and for undoing them; grub2-reboot, which calls it, cannot undo, and grubby
+is not on every host. The command line of an entry is changed as for systemd-boot, which has no program for that.
+
 Distributions differ in when a newly installed kernel becomes GRUB's default, and in which file says so. Instead of
 editing all of them, a plugin of kernel-install restores the kept default whenever a kernel was added.
 """
