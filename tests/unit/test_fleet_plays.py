@@ -125,5 +125,6 @@ def test_all_that_is_known_of_a_host_is_forgotten_when_a_play_begins() -> None:
     # The answer of the first task after it is there in any case.
     assert (known | FAILURE) - {"thp_fleet_note"} == set(task[SET])
     assert not any(task[SET].values())
-    for name in ("roll_out", "roll_back", "evaluate"):
-        assert loaded(folder / f"{name}.yml")[0]["ansible.builtin.import_tasks"] == "forget.yml"
+    for name in ("rollout", "rollback", "validate"):
+        (play,) = loaded(collection.SOURCE / "playbooks" / f"{name}.yml")
+        assert play["tasks"][0]["ansible.builtin.import_tasks"] == "tasks/forget.yml"

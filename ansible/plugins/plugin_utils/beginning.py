@@ -39,7 +39,7 @@ def begin(task: Task, given: Variables, variables: Variables) -> Variables:
     wanted = str(task.args["directory"])
     other = elsewhere(wanted, variables["inventory_hostname"], variables)
     if other:
-        why = f"a run has one directory for reports: it would be {wanted}, but {other}"
+        why = f"a run has one directory for reports: it would be {Path(wanted).absolute()}, but {other}"
         raise AnsibleActionFail(f"{why}; give {DIRECTORY} by -e")
     planned = variables["ansible_play_hosts_all"]
     max_failed = budget.allowed(given["max_failed"], len(planned))
