@@ -58,10 +58,11 @@ def test_a_package_that_somebody_else_signed(fleet: Fleet, member: Member, opera
 
 
 def test_no_room_on_the_boot_partition(fleet: Fleet, member: Member, operator: Operator) -> None:
-    empty = faults.fill(member, "/efi", leave_mib=100)
+    boot = member.host.loader.boot
+    empty = faults.fill(member, boot, leave_mib=100)
     member.remember()
     outcome = rollout(operator, "full boot partition")
-    expect_refused(outcome, fleet, "/efi has ", "200 MiB are needed; make room")
+    expect_refused(outcome, fleet, f"{boot} has ", "200 MiB are needed; make room")
     empty()
     member.remember()
 
