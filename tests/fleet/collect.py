@@ -13,9 +13,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-# Kernels and entries, for systemd-boot or for GRUB.
-BOOT = next(path for path in map(Path, ("/efi", "/boot")) if (path / "loader" / "entries").is_dir())
+# Where kernels and entries are, with GRUB and with systemd-boot.
 GRUB = Path("/boot/grub2/grubenv")
+BOOT = Path("/boot" if GRUB.exists() else "/efi")
 # Changed by the boot loader at each boot.
 SEED = "loader/random-seed"
 # The entry that was started has them in its name until its boot is marked as good.

@@ -75,7 +75,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if item.path.parent == HERE:
         board = item.config.stash[BOARD]
-        if not report.passed:
+        if report.failed:
             board.failed.add(item.path)
         if report.when == "teardown":
             board.over(item.path)
