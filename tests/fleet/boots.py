@@ -21,7 +21,7 @@ UNITS = "/etc/systemd/system"
 HANG_UNIT = """\
 [Unit]
 DefaultDependencies=no
-Before=sysroot.mount
+Before=initrd-root-fs.target
 [Service]
 Type=oneshot
 ExecStart=/usr/bin/sleep infinity
@@ -60,7 +60,7 @@ def wrong_root(member: Member) -> None:
 
 
 def hanging_initramfs(member: Member) -> None:
-    """What mounts the root file system waits for something that never ends."""
+    """What follows the mount of the root file system waits for something that never ends."""
     member.vm.write(f"{UNITS}/{HANG}", HANG_UNIT)
     member.vm.run(f"systemctl enable --quiet {HANG}")
     files = f"{UNITS}/{HANG} {UNITS}/initrd.target.wants/{HANG} /usr/bin/sleep"
