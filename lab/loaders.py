@@ -11,8 +11,9 @@ from scripts.console import UserError
 
 
 class Loader(ABC):
-    """Entries are named by their file."""
+    """Entries are named by their file. `boot` is where the partition with kernels and entries is mounted."""
 
+    boot: ClassVar[str]
     entries: ClassVar[str]
 
     def __init__(self, vm: Vm) -> None:
@@ -30,6 +31,7 @@ class Loader(ABC):
 
 
 class SystemdBoot(Loader):
+    boot = "/efi"
     entries = "/efi/loader/entries"
 
     def set_default(self, entry: str) -> None:
@@ -45,6 +47,7 @@ class SystemdBoot(Loader):
 class Grub(Loader):
     """It takes an entry by the name of its file without .conf, and leaves the kernel's path on the command line."""
 
+    boot = "/boot"
     entries = "/boot/loader/entries"
 
     def set_default(self, entry: str) -> None:

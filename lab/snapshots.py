@@ -50,7 +50,9 @@ def _stock(host: Host) -> None:
 
 
 def _administered(host: Host) -> None:
-    host.vm.write(f"/etc/tuned/{PROFILE}/tuned.conf", PROFILE_TEXT)
+    # Where tuned 2.23 and later look for an administrator's profiles.
+    moved = host.vm.run("[ -e /usr/lib/tuned/profiles/balanced ]", check=False).code == 0
+    host.vm.write(f"/etc/tuned/{'profiles/' if moved else ''}{PROFILE}/tuned.conf", PROFILE_TEXT)
     host.vm.run(f"{ADMINISTER} && {BY_HAND}")
 
 

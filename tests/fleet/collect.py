@@ -13,7 +13,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-ESP = Path("/efi")
+# Where kernels and entries are, with GRUB and with systemd-boot.
+GRUB = Path("/boot/grub2/grubenv")
+BOOT = Path("/boot" if GRUB.exists() else "/efi")
 # Changed by the boot loader at each boot.
 SEED = "loader/random-seed"
 # The entry that was started has them in its name until its boot is marked as good.
@@ -23,7 +25,8 @@ VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 SYSCTLS = ("kernel/panic", "kernel/panic_on_oops", "vm/dirty_ratio")
 FOLDER = Path("/var/lib/kernel-thp")
-DNF_LOG = Path("/var/log/dnf.log")
+# Of dnf 4 and of dnf 5.
+DNF_LOGS = (Path("/var/log/dnf.log"), Path("/var/log/dnf5.log"))
 # A key that became trusted stays, as documented.
 KEY = "gpg-pubkey-"
 
@@ -50,14 +53,32 @@ def tree(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
 
 
-def boot() -> dict[str, Any]:
-    files = [path for path in ESP.rglob("*") if path.is_file() and str(path.relative_to(ESP)) != SEED]
+def choices() -> dict[str, str | None]:
+    """Return what the boot loader starts by default and once, by file names of entries, and what it started."""
+    if not GRUB.exists():
+        return {
+            "default": variable("LoaderEntryDefault"),
+            "once": variable("LoaderEntryOneShot"),
+            "selected": TRIES.sub("", variable("LoaderEntrySelected") or ""),
+        }
+    lines = [line.partition("=") for line in output("grub2-editenv", str(GRUB), "list").splitlines()]
+    found = {key: f"{value}.conf" for key, _, value in lines if value}
+    # GRUB says nothing of the entry, but leaves the kernel's path, some versions with the device in parentheses.
+    image = re.search(r"BOOT_IMAGE=(?:\([^)]*\))?(\S+)", text(Path("/proc/cmdline")) or "")
     return {
-        "default": variable("LoaderEntryDefault"),
-        "once": variable("LoaderEntryOneShot"),
-        "selected": TRIES.sub("", variable("LoaderEntrySelected") or ""),
-        "entries": {path.name: path.read_text() for path in (ESP / "loader" / "entries").glob("*")},
-        "esp": {str(path.relative_to(ESP)): path.stat().st_size for path in sorted(files)},
+        "default": found.get("saved_entry"),
+        "once": found.get("next_entry"),
+        "selected": image[1] if image else None,
+    }
+
+
+def boot() -> dict[str, Any]:
+    files = [path for path in BOOT.rglob("*") if path.is_file() and str(path.relative_to(BOOT)) != SEED]
+    return {
+        **choices(),
+        "entries": {path.name: path.read_text() for path in (BOOT / "loader" / "entries").glob("*")},
+        "files": {str(path.relative_to(BOOT)): path.stat().st_size for path in sorted(files)},
+        "plugins": tree(Path("/etc/kernel/install.d")),
     }
 
 
@@ -102,7 +123,7 @@ def main() -> None:
         },
         "record": None if record is None else json.loads(record),
         "held": (FOLDER / "holder.json").exists(),
-        "dnf_log_bytes": DNF_LOG.stat().st_size if DNF_LOG.exists() else 0,
+        "dnf_log_bytes": sum(path.stat().st_size for path in DNF_LOGS if path.exists()),
     }
     print(json.dumps(found))
 

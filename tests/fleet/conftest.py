@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import repo
+from lab import image, repo
+from lab.image import Kind
 from scripts.console import BUILD, ROOT, say
 from tests.fleet import play, releases, table
 from tests.fleet.hosts import Fleet
@@ -74,7 +75,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if item.path.parent == HERE:
         board = item.config.stash[BOARD]
-        if not report.passed:
+        if report.failed:
             board.failed.add(item.path)
         if report.when == "teardown":
             board.over(item.path)
@@ -129,9 +130,16 @@ def collection(alone: None) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(request: pytest.FixtureRequest, alone: None) -> Path:
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """The kind of the hosts: the one that was asked for, but both in a file of tests that says BOTH_LOADERS."""
+    found: Kind = getattr(request, "param", None) or image.chosen()
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(request: pytest.FixtureRequest, kind: Kind, alone: None) -> Path:
     """Where a file of tests leaves its hosts' consoles, its runs and their reports."""
-    found = FLEET / request.path.stem
+    found = FLEET / request.path.stem / kind.name
     shutil.rmtree(found, ignore_errors=True)
     found.mkdir(parents=True)
     say(f"consoles, logs and reports: {found.relative_to(ROOT)}")
@@ -139,9 +147,9 @@ def folder(request: pytest.FixtureRequest, alone: None) -> Path:
 
 
 @pytest.fixture(scope="module")
-def fleet(folder: Path, repository: str) -> Iterator[Fleet]:
+def fleet(folder: Path, repository: str, kind: Kind) -> Iterator[Fleet]:
     """A fleet without hosts: a file of tests starts those it needs."""
-    with Fleet(folder / "hosts", repository) as found:
+    with Fleet(folder / "hosts", repository, kind) as found:
         yield found
 
 

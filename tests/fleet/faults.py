@@ -84,6 +84,11 @@ def hang_systemd(member: Member) -> None:
     member.vm.run("echo 1 > /sys/fs/cgroup/init.scope/cgroup.freeze")
 
 
+def crash_systemd(member: Member) -> None:
+    """Make process 1 crash, as by memory that has changed under it."""
+    member.vm.run("kill -SEGV 1")
+
+
 def program(member: Member, path: str, *lines: str) -> None:
     """Put a shell script on a host."""
     member.vm.write(path, "\n".join(["#!/bin/sh", *lines]) + "\n")

@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lab import snapshots
+import pytest
+
+from lab import image, snapshots
 from lab.host import Host
+from lab.image import Kind
 from lab.snapshots import Recipe
 from lab.vm import Vm
 from scripts.console import say
 
+# For a file of tests about what a boot loader starts: all of them with each kind of host.
+BOTH_LOADERS = pytest.mark.parametrize(
+    "kind", tuple(image.KINDS.values()), ids=tuple(image.KINDS), indirect=True, scope="module"
+)
 COLLECT = Path(__file__).with_name("collect.py")
 SETTLED = (
     "systemctl is-system-running --wait > /dev/null; "
@@ -88,12 +95,13 @@ class Member:
 class Fleet:
     """Hosts, each with a directory of its own below `folder`. Leaving it stops them.
 
-    `durable` is for hosts whose power is cut, see Vm; it is slower.
+    `kind` has the boot loader. `durable` is for hosts whose power is cut, see Vm; it is slower.
     """
 
-    def __init__(self, folder: Path, repository: str) -> None:
+    def __init__(self, folder: Path, repository: str, kind: Kind) -> None:
         self.folder = folder
         self.repository = repository
+        self.kind = kind
         self.durable = False
         self.members: dict[str, Member] = {}
         self._started = 0
@@ -110,7 +118,7 @@ class Fleet:
 
     def start(self, *names: str, recipe: Recipe = snapshots.MEMBER) -> None:
         """Start fresh hosts, all at once, and stop existing ones of the same names."""
-        saved = recipe.build()
+        saved = replace(recipe, kind=self.kind).build()
         for name in names:
             if name in self.members:
                 self.members.pop(name).vm.stop()

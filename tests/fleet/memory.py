@@ -24,7 +24,9 @@ def subject(module: Path) -> str:
     """Return a hash of what a file of tests depends on: image, packages, collection, the lab, and helpers."""
     sources = [path for path in collection.SOURCE.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     helpers = [path for path in (*HERE.glob("*.py"), *LAB.glob("*.py")) if not path.name.startswith("test_")]
-    total = hashlib.sha256(image.digest().encode())
+    # A file of tests may use hosts of both kinds, whichever was asked for.
+    images = [image.chosen().name, *(image.digest(kind) for kind in image.KINDS.values())]
+    total = hashlib.sha256(" ".join(images).encode())
     for path in (repo.REPO / "repodata" / "repomd.xml", module, *sorted(sources), *sorted(helpers)):
         total.update(f"{path.name}\n".encode() + path.read_bytes())
     return total.hexdigest()

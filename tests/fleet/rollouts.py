@@ -78,6 +78,7 @@ class Operator:
         words: Sequence[str] = (),
     ) -> Run:
         """Start a playbook on hosts, of which the canaries are the first batch. `of_hosts`: variables of one host."""
+        title = title if self.fleet.kind == image.BOOKWORM else f"{title} ({self.fleet.kind.name})"
         directory = self.folder / f"{len(self.runs) + 1}-{re.sub(r'[^a-z0-9]+', '-', title.lower())}"
         directory.mkdir(parents=True)
         own = of_hosts or {}

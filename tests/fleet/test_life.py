@@ -102,7 +102,7 @@ def test_a_kernel_that_the_distribution_installs_later_does_not_become_the_defau
     """By kernel-install, as a package of the distribution would, and of a higher version."""
     member = fleet["alpha"]
     newer = upstream.install(member.vm)
-    listed = member.vm.run("ls /efi/loader/entries").text
+    listed = member.vm.run(f"ls {member.host.loader.entries}").text
     assert f"lab-{newer}" in listed
     member.vm.run(f"systemd-analyze compare-versions {newer} gt {release.uname}")
     member.vm.reboot()
@@ -119,7 +119,7 @@ def without(settings: dict[str, Any], uname: str) -> dict[str, Any]:
     """Return settings of a host as if a kernel were not there."""
     boot = settings["boot"]
     kept = {
-        part: {name: value for name, value in boot[part].items() if uname not in name} for part in ("entries", "esp")
+        part: {name: value for name, value in boot[part].items() if uname not in name} for part in ("entries", "files")
     }
     modules = [name for name in settings["modules"] if name != uname]
     return {**settings, "boot": {**boot, **kept}, "modules": modules}

@@ -10,7 +10,7 @@ from tests.fleet.rollouts import Operator
 def test_a_kernel_that_does_not_fit_is_rolled_back_without_a_reboot(fleet: Fleet, operator: Operator) -> None:
     fleet.start("alpha", "bravo")
     member = fleet["alpha"]
-    faults.fill(member, "/efi", leave_mib=8)
+    faults.fill(member, member.host.loader.boot, leave_mib=8)
     member.remember()
     run = operator.start(
         "rollout", "no room for the kernel", ("alpha", "bravo"), variables={"thp_preflight_boot_free_mib": 1}

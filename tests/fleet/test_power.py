@@ -10,9 +10,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.fleet import expect, faults
-from tests.fleet.hosts import Fleet, Member
+from tests.fleet.hosts import BOTH_LOADERS, Fleet, Member
 from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator, Outcome
+
+pytestmark = [BOTH_LOADERS]
 
 # The new kernel waits this long for its confirmation: enough for one reboot, not for two.
 GIVES_UP = 180

@@ -100,7 +100,8 @@ def test_without_its_old_kernel_a_host_that_works_is_left_alone(
     member: Member, first: State, balancer: Balancer, operator: Operator
 ) -> None:
     """By rollback.yml, and by a rollout that finds it unhealthy and might have to roll it back."""
-    member.vm.run(f"mkdir /root/entry && mv /efi/loader/entries/lab-{first.uname}*.conf /root/entry/")
+    entries = member.host.loader.entries
+    member.vm.run(f"mkdir /root/entry && mv {entries}/lab-{first.uname}*.conf /root/entry/")
     for playbook, spoil in (("rollback", "true"), ("rollout", "tuned-adm off")):
         member.vm.run(spoil)
         member.remember()
@@ -112,7 +113,7 @@ def test_without_its_old_kernel_a_host_that_works_is_left_alone(
         assert (now.settings, now.boot_id, now.record) == (before.settings, before.boot_id, before.record)
         assert not state.held
         assert calls == []
-    member.vm.run(f"mv /root/entry/* /efi/loader/entries/ && tuned-adm profile {PROFILE} thp-shrinker")
+    member.vm.run(f"mv /root/entry/* {entries}/ && tuned-adm profile {PROFILE} thp-shrinker")
 
 
 def test_a_rollback_that_leaves_a_host_out_of_service_records_it(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.vm import Vm
-from tests.fleet import memory, play, releases, rollouts, table
+from tests.fleet import collect, memory, play, releases, rollouts, table
 from tests.fleet.balancer import Balancer
 from tests.fleet.hosts import Member
 from tests.fleet.memory import Memory
@@ -87,6 +89,24 @@ def test_the_table_names_a_run_once_and_keeps_its_columns() -> None:
 )
 def test_a_default_is_shown_by_its_kernel(pattern: str | None, shown: str) -> None:
     assert table.default(pattern) == shown
+
+
+def test_what_grub_starts_is_read_from_its_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    editenv = shutil.which("grub2-editenv") or shutil.which("grub-editenv")
+    assert editenv, "run `make deps`: GRUB's own program is not here"
+    (tmp_path / "grub2-editenv").symlink_to(editenv)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(collect, "GRUB", tmp_path / "grubenv")
+    subprocess.run([editenv, str(collect.GRUB), "create"], check=True)
+
+    def found(*words: str) -> tuple[str | None, str | None]:
+        subprocess.run([str(editenv), str(collect.GRUB), "set", *words], check=True)
+        choices = collect.choices()
+        return choices["default"], choices["once"]
+
+    assert found("saved_entry=lab-6.1.0", "next_entry=lab-6.1.187") == ("lab-6.1.0.conf", "lab-6.1.187.conf")
+    # As GRUB leaves it when it has started that one.
+    assert found("next_entry=") == ("lab-6.1.0.conf", None)
 
 
 def test_that_a_host_is_gone_is_left_to_the_collection_to_notice(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,8 @@ def try_out(tree: Tree, uname: str, boot_id: str) -> Host:
 
 def test_the_words_of_the_trial_come_after_those_of_the_entry_and_in_no_other_one(tree: Tree) -> None:
     install(tree, NEW)
-    words = "panic=30 oops=panic rd.shell=0 rd.emergency=reboot systemd.watchdog_sec=60 rdinit=/nonexistent root="
+    waiting = "rd.shell=0 rd.emergency=reboot systemd.crash_reboot=1"
+    words = f"panic=30 oops=panic {waiting} systemd.watchdog_sec=60 rdinit=/nonexistent root="
     assert tree.options(NEW) == f"{OPTIONS} kernel_thp.trial=b0 {words} kernel_thp.trial_end"
     assert tree.options(OLD) == OPTIONS
 
@@ -108,10 +110,10 @@ def test_a_run_that_takes_over_an_armed_kernel_leaves_its_words_until_it_arms_it
     assert tree.options(NEW) == f"{OPTIONS} {' '.join(trial.arguments('b0', 45, 60, []))}"
 
 
-def met(tree: Tree, command_line: str) -> list[bool]:
+def met(tree: Tree, command_line: str, names: Sequence[str] = trial.WANTED) -> list[bool]:
     """Ask systemd whether the conditions of the units are met, that is whether they would do anything."""
     found = []
-    for name in trial.WANTED:
+    for name in names:
         lines = (tree.root / trial.UNITS / name).read_text().splitlines()
         conditions = [line for line in lines if line.startswith("Condition")]
         # Its own tests also use this variable for the command line.
@@ -147,13 +149,34 @@ def test_what_goes_into_the_initramfs_is_there_for_the_install_and_gone_after_th
     host.hold(900)
     drop_in = (tree.root / trial.DRACUT).read_text()
     items = [tree.root / item.lstrip("/") for item in drop_in.split('"')[1].split()]
-    assert [item.name for item in items] == [trial.INITRD_TIMER, trial.INITRD_SERVICE, trial.INITRD_TIMER]
+    assert [item.name for item in items] == 2 * [trial.INITRD_TIMER, trial.GIVEN_UP]
     assert all(item.exists() for item in items), "a link leads somewhere, too"
-    assert "OnBootSec=900s" in items[0].read_text()
+    timer = items[0].read_text().splitlines()
+    assert "OnBootSec=900s" in timer and f"Unit={trial.GIVEN_UP}" in timer
     tree.add(NEW)
     tree.phase(records.ROLLING_BACK)
     host.roll_back()
     assert not [item for item in (*items, tree.root / trial.DRACUT) if item.is_symlink() or item.exists()]
+
+
+def test_emergency_mode_ends_the_trial_of_that_kernel_and_no_other_boot(tree: Tree) -> None:
+    """The link is there for every boot until the trial is over, so the unit itself has to know."""
+    this = platform.release()
+    install(tree, this)
+    assert (tree.root / trial.UNITS / "emergency.target.wants" / trial.GIVEN_UP).resolve().is_file()
+    assert met(tree, tree.options(this), [trial.GIVEN_UP]) == [True]
+    assert met(tree, OPTIONS, [trial.GIVEN_UP]) == [False], "without the mark"
+    install(tree, NEW)
+    assert met(tree, tree.options(NEW), [trial.GIVEN_UP]) == [False], "in another kernel"
+
+
+def test_systemd_understands_the_units_of_the_trial(tree: Tree) -> None:
+    install(tree, NEW)
+    units = sorted((tree.root / trial.UNITS).glob("kernel-thp-trial*"))
+    words = ["systemd-analyze", "verify", "--recursive-errors=no", *map(str, units)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert len(units) == 5
+    assert [line for line in (done.stdout + done.stderr).splitlines() if "kernel-thp-trial" in line] == []
 
 
 @pytest.mark.parametrize(

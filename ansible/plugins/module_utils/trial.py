@@ -1,7 +1,7 @@
 """The first boot of a kernel: a host on which it panics, hangs or has no network returns to the old kernel by itself.
 
-So does a host on which it does not find the root file system: dracut reboots instead of waiting for somebody at its
-shell, and a timer in the initramfs does so if dracut itself does not get there.
+So does a host on which it does not find the root file system, or ends in emergency mode: dracut and systemd reboot
+instead of waiting for somebody at a shell, and a timer in the initramfs does so if neither gets there.
 
 Everything is on the command line of that one boot entry, or does nothing in a boot without the mark there.
 
@@ -20,9 +20,10 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, f
 # The dot makes them parameters of a module that does not exist: neither the kernel nor init minds.
 MARK, END = "kernel_thp.trial", "kernel_thp.trial_end"
 # dracut's: a reboot if the root file system does not appear. Without these, dracut waits at a shell for somebody.
-IN_INITRAMFS = ("rd.shell=0", "rd.emergency=reboot")
+# systemd's: a reboot if systemd itself crashes. Without this it freezes, and none of its timers ends the boot.
+INSTEAD_OF_WAITING = ("rd.shell=0", "rd.emergency=reboot", "systemd.crash_reboot=1")
 # If somebody removed the end, match the words that always follow the mark.
-OURS = "|".join((r"panic=\d+", "oops=panic", *map(re.escape, IN_INITRAMFS), r"systemd\.watchdog_sec=\d+"))
+OURS = "|".join((r"panic=\d+", "oops=panic", *map(re.escape, INSTEAD_OF_WAITING), r"systemd\.watchdog_sec=\d+"))
 WORDS = re.compile(
     rf"\s*(?<!\S){re.escape(MARK)}(?:=\S*)?(?!\S)"
     rf"(?:.*?\s{re.escape(END)}(?!\S)|(?:\s+(?:{OURS})(?!\S))*)"
@@ -76,34 +77,37 @@ Before=systemd-sysctl.service
 Type=oneshot
 ExecStart=/bin/sh -c 'mkdir -p /run/sysctl.d; {{ {lines}; }} > /{sysctl}'
 """
-# The same for the initramfs, which is made before the trial is armed: any mark will do, for that kernel. It ends where
-# the real system begins, and lasts through dracut's emergency mode.
-INITRD_TIMER, INITRD_SERVICE = "kernel-thp-trial-initrd.timer", "kernel-thp-trial-initrd.service"
-# Only the systemd of an initramfs starts this target.
-INITRD_WANTED = f"{UNITS}/initrd.target.wants/{INITRD_TIMER}"
-INITRD_TIMER_TEXT = """\
+# A reboot at once where systemd would wait for somebody at a console, for example because this kernel cannot mount what
+# is in fstab. In the initramfs as well, which is made before the trial is armed: any mark will do, for that kernel.
+GIVEN_UP = "kernel-thp-trial-given-up.service"
+GIVEN_UP_TEXT = """\
 [Unit]
-Description=Roll back to the old kernel if the new one does not find its root file system
+Description=Reboot into the default kernel, because this one does not get any further
 ConditionKernelVersion={uname}
 ConditionKernelCommandLine={mark}
-DefaultDependencies=no
-IgnoreOnIsolate=yes
-Conflicts=initrd-switch-root.target shutdown.target
-Before=initrd-switch-root.target shutdown.target
-
-[Timer]
-OnBootSec={seconds}s
-AccuracySec=1s
-"""
-INITRD_SERVICE_TEXT = """\
-[Unit]
-Description=Reboot into the default kernel, because this one is stuck in its initramfs
 DefaultDependencies=no
 SuccessAction=reboot-force
 
 [Service]
 Type=oneshot
 ExecStart=-/bin/true
+"""
+# The timer of the initramfs ends where the real system begins, and lasts through dracut's emergency mode.
+INITRD_TIMER = "kernel-thp-trial-initrd.timer"
+# Only the systemd of an initramfs starts the first target.
+GIVEN_UP_WANTED = {"initrd.target": INITRD_TIMER, "emergency.target": GIVEN_UP}
+INITRD_TIMER_TEXT = """\
+[Unit]
+Description=Roll back to the old kernel if the new one does not find its root file system
+DefaultDependencies=no
+IgnoreOnIsolate=yes
+Conflicts=initrd-switch-root.target shutdown.target
+Before=initrd-switch-root.target shutdown.target
+
+[Timer]
+Unit={given_up}
+OnBootSec={seconds}s
+AccuracySec=1s
 """
 # What dracut puts into each initramfs that it makes.
 DRACUT = "etc/dracut.conf.d/kernel-thp-trial.conf"
@@ -120,7 +124,7 @@ def mark(armed_in: str) -> str:
 
 def arguments(armed_in: str, panic: int, watchdog: int, more: Sequence[str]) -> list[str]:
     """Return what the trial adds to a command line: reboot on panic, panic on oops, reset if systemd hangs."""
-    words = [mark(armed_in), f"panic={panic}", "oops=panic", *IN_INITRAMFS]
+    words = [mark(armed_in), f"panic={panic}", "oops=panic", *INSTEAD_OF_WAITING]
     # systemd 251 and later know this; earlier ones leave the watchdog as configured.
     words += [f"systemd.watchdog_sec={watchdog}"] if watchdog else []
     return [*words, *more, END]
@@ -159,13 +163,17 @@ def _paths(root: Path) -> dict[Path, str]:
 def _initrd_paths(root: Path) -> dict[Path, str]:
     return {
         root / UNITS / INITRD_TIMER: INITRD_TIMER_TEXT,
-        root / UNITS / INITRD_SERVICE: INITRD_SERVICE_TEXT,
+        root / UNITS / GIVEN_UP: GIVEN_UP_TEXT,
         root / DRACUT: DRACUT_TEXT,
     }
 
 
 def _wanted(root: Path) -> list[Path]:
     return [root / UNITS / "sysinit.target.wants" / name for name in WANTED]
+
+
+def _given_up_wanted(root: Path) -> list[Path]:
+    return [root / UNITS / f"{target}.wants" / name for target, name in GIVEN_UP_WANTED.items()]
 
 
 def _link(link: Path) -> bool:
@@ -179,10 +187,11 @@ def _link(link: Path) -> bool:
 
 def prepare(root: Path, uname: str, seconds: int) -> bool:
     """Before the install, because that makes the initramfs; say whether it changed anything."""
-    items = " ".join(f"/{path}" for path in (f"{UNITS}/{INITRD_TIMER}", f"{UNITS}/{INITRD_SERVICE}", INITRD_WANTED))
-    words = {"uname": uname, "mark": MARK, "seconds": seconds, "items": items}
+    units = [Path("/", UNITS, name) for name in GIVEN_UP_WANTED.values()]
+    items = " ".join(map(str, [*units, *_given_up_wanted(Path("/"))]))
+    words = {"uname": uname, "mark": MARK, "seconds": seconds, "given_up": GIVEN_UP, "items": items}
     changed = [files.put(path, content.format_map(words)) for path, content in _initrd_paths(root).items()]
-    return any([*changed, _link(root / INITRD_WANTED)])
+    return any([*changed, *map(_link, _given_up_wanted(root))])
 
 
 def arm(root: Path, uname: str, armed_in: str, seconds: int, panic: int) -> None:
@@ -198,7 +207,7 @@ def arm(root: Path, uname: str, armed_in: str, seconds: int, panic: int) -> None
 
 
 def _everything(root: Path) -> list[Path]:
-    return [*_wanted(root), root / INITRD_WANTED, *_paths(root), *_initrd_paths(root)]
+    return [*_wanted(root), *_given_up_wanted(root), *_paths(root), *_initrd_paths(root)]
 
 
 def armed(root: Path) -> bool:
