@@ -40,7 +40,9 @@ options:
     default: 10.0
     type: float
   oom_kills:
-    description: Processes that may be killed for lack of memory, in addition to before. Not checked if negative.
+    description: >-
+      Processes that may be killed for lack of memory, in addition to as many as the time before lets expect. Not
+      checked if negative.
     default: 0
     type: int
   fallback:
@@ -105,7 +107,7 @@ def limits(parameters: Parameters) -> soaking.Limits:
     chosen = {
         name: parameters[name] if parameters[name] >= 0 else None for name in ("pressure", "oom_kills", "fallback")
     }
-    return soaking.Limits(faults=parameters["faults"], **chosen)
+    return soaking.Limits(faults=parameters["faults"], seconds=parameters["seconds"], **chosen)
 
 
 def unhealthy(parameters: Parameters) -> list[str]:
@@ -123,7 +125,7 @@ def unhealthy(parameters: Parameters) -> list[str]:
 
 
 def work(parameters: Parameters, _check: bool) -> Result:
-    before = soaking.figures(None, counters.from_dict(parameters["before"]))
+    before = soaking.past(counters.from_dict(parameters["before"]))
     began, boot_id = counters.read(), snapshot.boot_id()
     end = time.monotonic() + parameters["seconds"]
     while True:
