@@ -34,6 +34,18 @@ def test_a_line_that_is_allowed_leaves_a_host_done(ansible: Mapping[str, str], t
     assert host.calls("record") == [], "nobody held it, and nothing was begun"
 
 
+def test_what_the_load_brings_fails_a_host_before_its_kernel_is_kept(
+    ansible: Mapping[str, str], tmp_path: Path, host: Host
+) -> None:
+    """The kernel complains after the last look of the soak, while other hosts still soak."""
+    host.be(loaded=DEFECT)
+    played = play(ansible, tmp_path, {"h1": host.variables()}, "rollout")
+    assert played.results() == {"h1": "rolled-back"}
+    failed = played.failed("h1")
+    assert (failed["step"], "WARNING: CPU: 0 PID: 1 at mm/huge_memory.c" in failed["why"]) == ("soak", True)
+    assert "kept" not in [call["state"] for call in host.calls("boot")]
+
+
 # Out of service
 
 WAYLESS = "an earlier run took this host out of service; give the undrain command or role"

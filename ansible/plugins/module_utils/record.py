@@ -68,6 +68,11 @@ class Store:
         return written
 
 
+def before(record: MaybeRecord) -> Mapping[str, Any]:
+    """Return what the host was like before the rollout; nothing without one."""
+    return record["before"] if record else {}
+
+
 def unfinished(record: MaybeRecord) -> bool:
     return record is not None and record["phase"] not in FINISHED
 

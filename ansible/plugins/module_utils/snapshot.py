@@ -14,6 +14,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     counters,
     files,
     hugepages,
+    kernel_log,
     loaders,
     packages,
     tuned,
@@ -92,6 +93,8 @@ def before() -> dict[str, Any]:
         "hugepages": hugepages.read(),
         "sysctls": sysctls(),
         "counters": counters.read().as_dict(),
+        "complaints": kernel_log.known(),
+        "tainted": kernel_log.tainted(),
     }
 
 

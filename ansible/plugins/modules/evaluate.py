@@ -10,6 +10,8 @@ version_added: 1.0.0
 description:
   - Runs C(thp-validate), with the selftests if wanted, searches the kernel's log for defects, and checks which kernel
     runs and is the default. Fails if there is any problem.
+  - What the old kernel complained about as well, and how it was tainted as well, according to the record of the
+    rollout, is no problem, unless the kernel crashed or damaged its memory.
 author: kernel-thp project (@kernel-thp)
 options:
   uname:
@@ -67,8 +69,8 @@ boot_id:
   type: str
 """
 
-import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +80,9 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     kernel_log,
     loaders,
     snapshot,
-    splat_list,
     validator,
 )
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import Parameters, Result, main
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
@@ -92,12 +94,14 @@ ARGUMENTS = {
     "allowed": {"type": "list", "elements": "str", "default": []},
     "fail": {"type": "bool", "default": True},
 }
+# How thp-validate names its check of the taint.
+TAINT = "kernel-taint"
 LOCK = Path("/run/kernel-thp-selftests.lock")
 
 
-def validate(parameters: Parameters, selftests: bool) -> dict[str, Any]:
+def validate(allowed: list[str], timeout: float, selftests: bool) -> dict[str, Any]:
     """Run thp-validate. Selftests take a lock: those of a run that was killed may still be running."""
-    timeout, options = parameters["timeout"], [f"--allow-log={pattern}" for pattern in parameters["allowed"]]
+    options = [f"--allow-log={pattern}" for pattern in allowed]
     if not selftests:
         return run_validate(options, timeout)
     began = time.monotonic()
@@ -126,28 +130,32 @@ def kernel(parameters: Parameters) -> list[str]:
     return found
 
 
-def complaints(parameters: Parameters) -> list[str]:
-    try:
-        splats = splat_list.splats(kernel_log.read(), parameters["allowed"])
-    except re.error as error:
-        raise Problem(f"a pattern of lines to allow is not a regular expression: {error}", "correct it") from None
-    return [f"the kernel complained: {line}" for line in splats[:5]]
-
-
-def verdict(validated: dict[str, Any]) -> list[str]:
-    """Return the reasons of thp-validate, and the selftests that failed."""
-    found = [f"{reason['what']}; {reason['hint']}" for reason in validated["reasons"]]
+def verdict(validated: dict[str, Any], tainted: int) -> list[str]:
+    """Return the reasons of thp-validate, and the selftests that failed; `tainted` is how the old kernel was."""
+    reasons = [reason for reason in validated["reasons"] if reason["id"] != TAINT or not as_before(validated, tainted)]
+    found = [f"{reason['what']}; {reason['hint']}" for reason in reasons]
     tests = validated["selftests"]
     return found + ([f"selftest: {reason}" for reason in tests["reasons"][:5]] if tests else [])
 
 
+def as_before(validated: Mapping[str, Any], tainted: int) -> bool:
+    """Say whether each taint flag is one that the old kernel had as well, and that does not put the host in doubt."""
+    waived = {each["what"] for each in (validated["waivers"] or {"waived": ()})["waived"]}
+    bad = [flag for flag in validated["kernel"]["taints"] if flag["verdict"] != "ok" and flag["letter"] not in waived]
+    return all(flag["verdict"] == "degraded" and tainted >> flag["bit"] & 1 for flag in bad)
+
+
 def work(parameters: Parameters, check: bool) -> Result:
-    problems, complained = kernel(parameters), complaints(parameters)
+    before = records.before(records.Store().read())
+    allowed = [*parameters["allowed"], *kernel_log.allowed(before.get("complaints", ()))]
+    problems = kernel(parameters)
+    complained = [f"the kernel complained: {line}" for line in kernel_log.complaints(allowed)[:5]]
     validated = None
     try:
         # Selftests of the wrong kernel, or of one that already logged a defect, would show nothing.
-        validated = validate(parameters, parameters["selftests"] and not problems and not complained and not check)
-        problems = verdict(validated) + problems
+        selftests = parameters["selftests"] and not problems and not complained and not check
+        validated = validate(allowed, parameters["timeout"], selftests)
+        problems = verdict(validated, before.get("tainted", 0)) + problems
         # It names the complaints as well, and those that came during the selftests; an older one does not.
         if not validated["kernel"].get("splats"):
             problems += complained
