@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,17 @@ def why(failed: Mapping[str, Any]) -> str:
     return encoding.line(message or "no reason was given; read Ansible's output")
 
 
+def unusable(patterns: Sequence[str]) -> list[str]:
+    """Return those that are no regular expressions, each with the reason."""
+    found = []
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            found.append(f"{pattern}: {error}")
+    return found
+
+
 def patience(seconds: int, *records: Mapping[str, Any] | None) -> int:
     """Return how long to wait for a host that boots: as configured, or several times its own boot if that is more.
 
@@ -75,5 +87,6 @@ class FilterModule:
             "turned_away": turned_away,
             "undoable": ready.undoable,
             "unfit": ready.unfit,
+            "unusable": unusable,
             "why": why,
         }

@@ -17,6 +17,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     kernel_log,
     loaders,
     packages,
+    services,
     tuned,
 )
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
@@ -95,6 +96,7 @@ def before() -> dict[str, Any]:
         "counters": counters.read().as_dict(),
         "complaints": kernel_log.known(),
         "tainted": kernel_log.tainted(),
+        "services": services.read(),
     }
 
 

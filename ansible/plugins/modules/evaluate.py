@@ -10,6 +10,8 @@ version_added: 1.0.0
 description:
   - Runs C(thp-validate), with the selftests if wanted, searches the kernel's log for defects, and checks which kernel
     runs and is the default. Fails if there is any problem.
+  - It also compares what the host offers, failed units, mounts, default routes and listening sockets, with the record
+    of the rollout, and waits for what starts late.
   - What the old kernel complained about as well, and how it was tainted as well, according to the record of the
     rollout, is no problem, unless the kernel crashed or damaged its memory.
 author: kernel-thp project (@kernel-thp)
@@ -32,6 +34,24 @@ options:
     type: int
   allowed:
     description: Regular expressions of lines in the kernel's log that look like a defect but are known to be harmless.
+    default: []
+    type: list
+    elements: str
+  services:
+    description: >-
+      Whether everything that the host offered before the rollout has to be there again (V(all)), only what it still
+      offered when it was out of service (V(drained)), or nothing (V(ignored)).
+    choices: [all, drained, ignored]
+    default: ignored
+    type: str
+  services_timeout:
+    description: Seconds that services may take to start.
+    default: 300
+    type: int
+  services_allowed:
+    description: >-
+      Regular expressions of what may be lost, such as C(mount /srv/.*), C(socket tcp port 8080), C(unit a.service),
+      C(route default via .*).
     default: []
     type: list
     elements: str
@@ -79,6 +99,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     files,
     kernel_log,
     loaders,
+    services,
     snapshot,
     validator,
 )
@@ -92,6 +113,9 @@ ARGUMENTS = {
     "selftests": {"type": "bool", "default": False},
     "timeout": {"type": "int", "default": 3600},
     "allowed": {"type": "list", "elements": "str", "default": []},
+    "services": {"type": "str", "choices": ["all", "drained", "ignored"], "default": "ignored"},
+    "services_timeout": {"type": "int", "default": 300},
+    "services_allowed": {"type": "list", "elements": "str", "default": []},
     "fail": {"type": "bool", "default": True},
 }
 # How thp-validate names its check of the taint.
@@ -130,6 +154,16 @@ def kernel(parameters: Parameters) -> list[str]:
     return found
 
 
+def lost(parameters: Parameters, record: records.MaybeRecord) -> list[str]:
+    """Return what the host offered before and does not now; nothing where that was not recorded."""
+    wanted = records.before(record).get(records.SERVICES)
+    if record is None or wanted is None or parameters["services"] == "ignored":
+        return []
+    if parameters["services"] == "drained":
+        wanted = services.expected(wanted, record.get("while_drained", wanted))
+    return services.wait(wanted, parameters["services_allowed"], parameters["services_timeout"])
+
+
 def verdict(validated: dict[str, Any], tainted: int) -> list[str]:
     """Return the reasons of thp-validate, and the selftests that failed; `tainted` is how the old kernel was."""
     reasons = [reason for reason in validated["reasons"] if reason["id"] != TAINT or not as_before(validated, tainted)]
@@ -146,9 +180,10 @@ def as_before(validated: Mapping[str, Any], tainted: int) -> bool:
 
 
 def work(parameters: Parameters, check: bool) -> Result:
-    before = records.before(records.Store().read())
+    record = records.Store().read()
+    before = records.before(record)
     allowed = [*parameters["allowed"], *kernel_log.allowed(before.get("complaints", ()))]
-    problems = kernel(parameters)
+    problems = kernel(parameters) + lost(parameters, record)
     complained = [f"the kernel complained: {line}" for line in kernel_log.complaints(allowed)[:5]]
     validated = None
     try:
