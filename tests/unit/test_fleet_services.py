@@ -21,6 +21,8 @@ from ansible_collections.kernel_thp.fleet.plugins.modules import evaluate
 
 from scripts import collection
 from tests.unit.boot_tree import NEW, Tree
+from tests.unit.plays import play
+from tests.unit.simulated import Host
 
 # The kernel chooses no port below this.
 FIRST = int(services.PORTS.read_text().split()[0])
@@ -206,6 +208,26 @@ def test_a_finished_rollout_that_begins_again_is_about_what_the_host_offers_now(
     assert halfway["before"] == {"uname": "0", "services": HAD}
     again = records.begin({**old, "phase": records.DONE}, "r2", target, {"uname": "1", "services": HAS})
     assert again["before"] == {"uname": "0", "services": HAS}
+
+
+def test_a_rollout_compares_before_the_return_and_after_the_soak(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    host = Host(tmp_path / "h1")
+    given = {"thp_gate_services_allowed": ["mount /srv"], "thp_gate_services_timeout": 7}
+    played = play(ansible, tmp_path, {"h1": host.variables(**given)}, "rollout")
+    assert played.results() == {"h1": "done"}
+    calls = host.calls("evaluate")
+    assert [call["services"] for call in calls] == ["drained", "all"]
+    for call in calls:
+        assert (call["services_allowed"], call["services_timeout"]) == (["mount /srv"], 7)
+
+
+def test_a_pattern_that_is_none_refuses_the_host(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    """The gate would find it only on the new kernel."""
+    host = Host(tmp_path / "h1")
+    played = play(ansible, tmp_path, {"h1": host.variables(thp_gate_services_allowed=["("])}, "rollout")
+    assert played.results() == {"h1": "refused"}
+    assert "thp_gate_services_allowed take regular expressions; correct (: missing )" in played.failed("h1")["why"]
+    assert host.record == {}
 
 
 def test_a_pattern_that_is_none_is_named() -> None:

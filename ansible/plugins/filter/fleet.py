@@ -67,7 +67,7 @@ def patience(seconds: int, *records: Mapping[str, Any] | None) -> int:
 
     `records` are those of the host that are known; without any, or without a measured boot, it is as configured.
     """
-    measured = [(each or {}).get("before", {}).get("boot_seconds", 0) for each in records]
+    measured = [float((each or {}).get("before", {}).get("boot_seconds", 0)) for each in records]
     return max([int(seconds), *(math.ceil(BOOTS * boot) for boot in measured)])
 
 

@@ -21,6 +21,8 @@ POLL = 2.0
 PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 # Protocol, local port, and the first process: as ss prints them, without a heading.
 LISTENING = re.compile(r'^(\w+)\s+\S+\s+\d+\s+\d+\s+\S*:(\d+)\s+\S+(?:\s+users:\(\("([^"]+)")?', re.MULTILINE)
+# Clients of DHCP open and close these by themselves; the routes tell whether they work.
+PASSING = ("udp port 68", "udp port 546")
 MOUNTED = ("--raw", "--noheadings", "--output=TARGET,FSTYPE,SOURCE")
 Services = Mapping[str, Sequence[str]]
 
@@ -73,7 +75,7 @@ def sockets() -> list[str]:
             found.add(f"{protocol} port {port}")
         elif protocol == "tcp" and process:
             found.add(f"{protocol} port of {process}")
-    return sorted(found)
+    return sorted(found.difference(PASSING))
 
 
 def difference(before: Services, now: Services, allowed: Sequence[str]) -> list[str]:
