@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -59,14 +60,37 @@ def ports() -> Iterator[tuple[int, int]]:
         each.close()
 
 
-def test_ports_are_those_on_which_something_listens(ports: tuple[int, int]) -> None:
+def test_ports_are_those_on_which_something_listens(ports: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     fixed, chosen = ports
+    # Somebody who has logged in may run these tests.
+    monkeypatch.setattr(services, "SESSION", re.compile("no session"))
     found = services.sockets()
     assert {f"tcp port {fixed}", f"udp port {fixed}"} <= set(found)
     # The next boot chooses another one: the program stands for it. A UDP socket may be that of a query.
     name = Path("/proc/self/comm").read_text().strip()
     assert f"tcp port of {name}" in found
     assert not [line for line in found if line.endswith(f" {chosen}") or line == f"udp port of {name}"]
+
+
+def test_what_ends_with_the_session_of_a_person_does_not_count(
+    ports: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "SESSION", re.compile(re.escape(Path("/proc/self/cgroup").read_text())))
+    assert [line for line in services.sockets() if line.endswith(f" {ports[0]}")] == []
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "ends"),
+    [
+        ("0::/user.slice/user-1000.slice/session-12.scope\n", True),
+        ("0::/user.slice/user-0.slice/session-c1.scope/x\n", True),
+        # Services of a user go on without a session.
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/web.service\n", False),
+        ("0::/system.slice/session-store.service\n", False),
+    ],
+)
+def test_a_session_is_told_by_its_cgroup(cgroup: str, ends: bool) -> None:
+    assert bool(services.SESSION.search(cgroup)) == ends
 
 
 def test_of_mounts_those_of_devices_and_servers_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

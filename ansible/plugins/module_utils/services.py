@@ -19,8 +19,10 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Pr
 FAILED, MOUNTS, ROUTES, SOCKETS = "failed", "mounts", "routes", "sockets"
 POLL = 2.0
 PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
-# Protocol, local port, and the first process: as ss prints them, without a heading.
-LISTENING = re.compile(r'^(\w+)\s+\S+\s+\d+\s+\d+\s+\S*:(\d+)\s+\S+(?:\s+users:\(\("([^"]+)")?', re.MULTILINE)
+# Protocol, local port, and the first process with its number: as ss prints them, without a heading.
+LISTENING = re.compile(r'^(\w+)\s+\S+\s+\d+\s+\d+\s+\S*:(\d+)\s+\S+(?:\s+users:\(\("([^"]+)",pid=(\d+))?', re.MULTILINE)
+# The cgroup of what somebody started who had logged in.
+SESSION = re.compile(r"/session-\w+\.scope\b")
 # Clients of DHCP open and close these by themselves; the routes tell whether they work.
 PASSING = ("udp port 68", "udp port 546")
 MOUNTED = ("--raw", "--noheadings", "--output=TARGET,FSTYPE,SOURCE")
@@ -67,10 +69,13 @@ def sockets() -> list[str]:
     """Return the ports on which something listens, and what listens on a port that the kernel chose.
 
     Addresses are left out: some of them are temporary, and a shared one is elsewhere while the host is out of service.
+    So are forwarded ports and whatever else ends with the session of a person.
     """
     first, last = (int(word) for word in (files.word(PORTS) or "32768 60999").split())
     found = set()
-    for protocol, port, process in LISTENING.findall(_output("ss", "-Hltunp")):
+    for protocol, port, process, number in LISTENING.findall(_output("ss", "-Hltunp")):
+        if SESSION.search(files.text(Path("/proc", number or "1", "cgroup")) or ""):
+            continue
         if not first <= int(port) <= last:
             found.add(f"{protocol} port {port}")
         elif protocol == "tcp" and process:
