@@ -206,14 +206,22 @@ def test_a_warning_that_the_old_kernel_gave_as_well_fails_nobody(host: Host, tmp
 def test_a_taint_counts_unless_the_old_kernel_had_it(
     letter: str, verdict: str, waived: list[str], tainted: int, fails: bool
 ) -> None:
-    taints = [{"bit": 12, "letter": letter, "meaning": "", "verdict": verdict}]
+    """This one comes beside one that the old kernel had."""
+    had = {"bit": 9, "letter": "W", "meaning": "", "verdict": "degraded"}
+    taints = [had, {"bit": 12, "letter": letter, "meaning": "", "verdict": verdict}]
     found = {
         "reasons": [{"id": "kernel-taint", "what": "tainted", "hint": "reboot"}],
         "kernel": {"taints": taints},
         "waivers": {"waived": [{"what": letter, "waiver": "w"} for letter in waived]},
         "selftests": None,
     }
-    assert bool(evaluate.verdict(found, tainted)) == fails
+    assert bool(evaluate.verdict(found, tainted | 1 << 9)) == fails
+
+
+def test_a_taint_that_cannot_be_read_is_not_excused() -> None:
+    reasons = [{"id": "kernel-taint", "what": "it cannot be read", "hint": "mount /proc"}]
+    found = {"reasons": reasons, "kernel": {"taints": []}, "waivers": None, "selftests": None}
+    assert evaluate.verdict(found, 1 << 9) == ["it cannot be read; mount /proc"]
 
 
 def test_the_soak_ends_with_the_first_complaint_that_is_new(host: Host, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -95,7 +97,7 @@ def test_a_session_is_told_by_its_cgroup(cgroup: str, ends: bool) -> None:
 
 def test_of_mounts_those_of_devices_and_servers_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = (
-        "/ ext4 /dev/vda2[/root]",
+        "/ ext4 /dev/vda2",
         "/proc proc proc",
         "/efi autofs systemd-1",
         "/efi vfat /dev/vda1",
@@ -112,8 +114,19 @@ def test_of_mounts_those_of_devices_and_servers_count(tmp_path: Path, monkeypatc
     assert services.mounts() == ["/", "/homes", "/srv/my\\x20share", "/tank/db"]
 
 
-def test_the_root_of_this_machine_is_mounted() -> None:
-    assert "/" in services.mounts()
+def test_a_directory_of_a_file_system_without_a_device_is_mounted_without_one(tmp_path: Path) -> None:
+    """With the real programs, in a namespace of their own."""
+    memory, bound = tmp_path / "memory", tmp_path / "bound"
+    for folder in (memory, bound):
+        folder.mkdir()
+    script = f"mount -t tmpfs lab {memory} && mkdir {memory}/a && mount --bind {memory}/a {bound} && exec {{}}"
+    words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    seen = subprocess.run([*words, script.format("findmnt")], capture_output=True, text=True, check=True).stdout
+    assert f"{bound} " in seen and "lab[/a]" in seen
+    call = f"{sys.executable} -c 'import {services.__name__} as s; print(*s.mounts())'"
+    environment = {**os.environ, "PYTHONPATH": str(collection.link())}
+    done = subprocess.run([*words, script.format(call)], env=environment, capture_output=True, text=True, check=True)
+    assert [path for path in done.stdout.split() if path in (str(memory), str(bound))] == []
 
 
 def test_default_routes_are_by_gateway_and_interface(monkeypatch: pytest.MonkeyPatch) -> None:

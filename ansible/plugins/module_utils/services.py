@@ -25,7 +25,8 @@ LISTENING = re.compile(r'^(\w+)\s+\S+\s+\d+\s+\d+\s+\S*:(\d+)\s+\S+(?:\s+users:\
 SESSION = re.compile(r"/session-\w+\.scope\b")
 # Clients of DHCP open and close these by themselves; the routes tell whether they work.
 PASSING = ("udp port 68", "udp port 546")
-MOUNTED = ("--raw", "--noheadings", "--output=TARGET,FSTYPE,SOURCE")
+# Without the directory that a bind mount shows: with it, one of a tmpfs would look like a device.
+MOUNTED = ("--nofsroot", "--raw", "--noheadings", "--output=TARGET,FSTYPE,SOURCE")
 Services = Mapping[str, Sequence[str]]
 
 

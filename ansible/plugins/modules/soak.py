@@ -72,7 +72,9 @@ figures:
   returned: always
   type: dict
 before:
-  description: The same since the boot of the kernel that ran before.
+  description: >-
+    The same since the boot of the kernel that ran before, with the pressure of its last five minutes if that was
+    higher.
   returned: always
   type: dict
 counters:
