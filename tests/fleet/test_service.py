@@ -38,10 +38,13 @@ def first(member: Member) -> State:
     return member.before
 
 
-def play(operator: Operator, balancer: Balancer, playbook: str, title: str) -> tuple[Outcome, State, list[str]]:
+def play(
+    operator: Operator, balancer: Balancer, playbook: str, title: str, **variables: object
+) -> tuple[Outcome, State, list[str]]:
     """Run a playbook; return its outcome, the state of the host, and the calls to the balancer."""
     known = len(balancer.calls())
-    outcome = operator.finish(operator.start(playbook, title, (NAME,), variables=balancer.variables()))
+    given = {**balancer.variables(), **variables}
+    outcome = operator.finish(operator.start(playbook, title, (NAME,), variables=given))
     return outcome, outcome.states[NAME], [action for action, _ in balancer.calls()[known:]]
 
 
@@ -99,13 +102,14 @@ def test_the_next_rollout_brings_it_back_into_service(
 def test_without_its_old_kernel_a_host_that_works_is_left_alone(
     member: Member, first: State, balancer: Balancer, operator: Operator
 ) -> None:
-    """By rollback.yml, and by a rollout that finds it unhealthy and might have to roll it back."""
+    """By rollback.yml, and by a rollout that is to repair it and might have to roll it back."""
     entries = member.host.loader.entries
     member.vm.run(f"mkdir /root/entry && mv {entries}/lab-{first.uname}*.conf /root/entry/")
     for playbook, spoil in (("rollback", "true"), ("rollout", "tuned-adm off")):
         member.vm.run(spoil)
         member.remember()
-        outcome, state, calls = play(operator, balancer, playbook, f"{playbook} without the old kernel")
+        title = f"{playbook} without the old kernel"
+        outcome, state, calls = play(operator, balancer, playbook, title, thp_preflight_repair=True)
         assert outcome.code == 2
         assert outcome.result(NAME) == "refused"
         assert f"the old kernel {first.uname} cannot be started any more" in outcome.failure(NAME)[1]

@@ -15,9 +15,9 @@ from scripts.console import ROOT
 OLD = "6.1.0-56-amd64"
 COUNTERS = {"time": 1.0, "uptime": 2.0, "memory": {}, "events": {}, "pressure_us": 1}
 BEFORE = {"uname": OLD, "tuned": {}, "boot": {}, "hugepages": {}, "sysctls": {}, "counters": COUNTERS}
-# The state of a host unless a test changes it. `newest` is the release in its repository, `log` that of its kernel, and
-# `says` has answers to modules that replace the usual ones.
-LIKE: dict[str, Any] = {"uname": OLD, "newest": "1", "log": "", "tuned_gone": False, "says": {}}
+# The state of a host unless a test changes it. `newest` is the release in its repository, `log` that of its kernel,
+# `loaded` what the soak adds to it, and `says` has answers to modules that replace the usual ones.
+LIKE: dict[str, Any] = {"uname": OLD, "newest": "1", "log": "", "loaded": "", "tuned_gone": False, "says": {}}
 RECORD, HOLDER = "rollout.json", "holder.json"
 # Ansible takes it for the interpreter of modules.
 PROGRAM = """\

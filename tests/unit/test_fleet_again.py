@@ -34,6 +34,50 @@ def test_a_line_that_is_allowed_leaves_a_host_done(ansible: Mapping[str, str], t
     assert host.calls("record") == [], "nobody held it, and nothing was begun"
 
 
+@pytest.mark.parametrize("drained", [False, True])
+def test_a_host_that_is_done_is_not_taken_back_but_reported(
+    ansible: Mapping[str, str], tmp_path: Path, host: Host, drained: bool
+) -> None:
+    host.rolled_out("done", **({"drained": True} if drained else {}))
+    host.be(log=DEFECT)
+    before = host.record
+    variables = host.variables(thp_preflight_drain_command=["drain"], thp_preflight_undrain_command=["undrain"])
+    played = play(ansible, tmp_path, {"h1": variables}, "rollout")
+    assert played.code == 2
+    assert played.results() == {"h1": "failed"}
+    why = played.failed("h1")["why"]
+    assert "the host is not as it should be: WARNING: CPU: 0 PID: 1 at mm/huge_memory.c" in why
+    assert "set thp_preflight_repair to true" in why
+    assert ("the host is not in service" in why) == drained
+    assert host.record == before
+    assert not host.is_held
+    for module in ("command", "boot", "packages", "profile"):
+        assert host.calls(module) == [], "nothing is changed on it, and it is neither drained nor returned"
+
+
+def test_a_host_that_is_done_is_taken_up_again_when_asked(
+    ansible: Mapping[str, str], tmp_path: Path, host: Host
+) -> None:
+    """What is wrong is repaired by the rollout, or else the host is rolled back."""
+    host.rolled_out("done")
+    host.be(log=DEFECT)
+    played = play(ansible, tmp_path, {"h1": host.variables(thp_preflight_repair=True)}, "rollout")
+    assert played.results() == {"h1": "rolled-back"}
+    assert host.record["phase"] == "rolled-back"
+
+
+def test_what_the_load_brings_fails_a_host_before_its_kernel_is_kept(
+    ansible: Mapping[str, str], tmp_path: Path, host: Host
+) -> None:
+    """The kernel complains after the last look of the soak, while other hosts still soak."""
+    host.be(loaded=DEFECT)
+    played = play(ansible, tmp_path, {"h1": host.variables()}, "rollout")
+    assert played.results() == {"h1": "rolled-back"}
+    failed = played.failed("h1")
+    assert (failed["step"], "WARNING: CPU: 0 PID: 1 at mm/huge_memory.c" in failed["why"]) == ("soak", True)
+    assert "kept" not in [call["state"] for call in host.calls("boot")]
+
+
 # Out of service
 
 WAYLESS = "an earlier run took this host out of service; give the undrain command or role"

@@ -182,6 +182,7 @@ HANDED_OVER = f"""\
   gather_facts: false
   vars:
     thp_preflight_done: true
+    thp_preflight_evaluated: {{problems: []}}
     thp_preflight_held: true
     thp_preflight_drained: true
     thp_preflight_undrain_command: ["true"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +11,10 @@ from ansible import context
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import batches, encoding, ready, summary
+
+# Another kernel may take longer, and so does a boot that checks file systems. After a failed trial the host boots twice
+# in a row.
+BOOTS = 3
 
 
 def plan(
@@ -45,6 +51,26 @@ def why(failed: Mapping[str, Any]) -> str:
     return encoding.line(message or "no reason was given; read Ansible's output")
 
 
+def unusable(patterns: Sequence[str]) -> list[str]:
+    """Return those that are no regular expressions, each with the reason."""
+    found = []
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            found.append(f"{pattern}: {error}")
+    return found
+
+
+def patience(seconds: int, *records: Mapping[str, Any] | None) -> int:
+    """Return how long to wait for a host that boots: as configured, or several times its own boot if that is more.
+
+    `records` are those of the host that are known; without any, or without a measured boot, it is as configured.
+    """
+    measured = [float((each or {}).get("before", {}).get("boot_seconds", 0)) for each in records]
+    return max([int(seconds), *(math.ceil(BOOTS * boot) for boot in measured)])
+
+
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
@@ -55,10 +81,12 @@ class FilterModule:
             "evaluated": summary.evaluated,
             "left_behind": ready.left_behind,
             "outcome": outcome,
+            "patience": patience,
             "plan": plan,
             "remarks": ready.remarks,
             "turned_away": turned_away,
             "undoable": ready.undoable,
             "unfit": ready.unfit,
+            "unusable": unusable,
             "why": why,
         }

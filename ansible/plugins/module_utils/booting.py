@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import bls, drivers, loaders, snapshot, trial, validator
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
+    bls,
+    drivers,
+    loaders,
+    services,
+    snapshot,
+    trial,
+    validator,
+)
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.bls import Entry
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
@@ -52,6 +60,9 @@ class Host:
     def try_once(self, wanted: Trial) -> bool:
         """Try a kernel in the next boot; say whether a reboot is needed."""
         record = self.store.need(records.INSTALLED, records.ARMED, records.BOOTED)
+        if record["phase"] == records.INSTALLED:
+            # The host is out of service: what it lacks now is not for the new kernel to bring back.
+            record = self.store.write(record, while_drained=services.read())
         entry = self.loader.entry(wanted.uname)
         lacking = self.loader.incomplete(entry)
         if lacking:

@@ -16,13 +16,17 @@ MEMORY = ("MemTotal", "MemAvailable", "AnonPages", "AnonHugePages", "SwapTotal",
 
 @dataclass(frozen=True)
 class Counters:
-    """`memory` is bytes; `pressure_us` the time that some process waited for memory, None on a host without PSI."""
+    """`memory` is bytes; `pressure_us` the time that some process waited for memory, None on a host without PSI.
+
+    `pressure_recent` is the percentage of that in the last five minutes.
+    """
 
     time: float
     uptime: float
     memory: dict[str, int]
     events: dict[str, int]
     pressure_us: int | None
+    pressure_recent: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -47,16 +51,23 @@ def pressure(text: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
+def recent(text: str) -> float | None:
+    match = re.search(r"^some .*avg300=([\d.]+)", text, re.MULTILINE)
+    return float(match.group(1)) if match else None
+
+
 def read(root: Path = Path("/")) -> Counters:
     proc = root / "proc"
+    waited = files.text(proc / "pressure" / "memory") or ""
     return Counters(
         time=time.time(),
         uptime=float((files.text(proc / "uptime") or "0").split()[0]),
         memory=memory(files.text(proc / "meminfo") or ""),
         events=events(files.text(proc / "vmstat") or ""),
-        pressure_us=pressure(files.text(proc / "pressure" / "memory") or ""),
+        pressure_us=pressure(waited),
+        pressure_recent=recent(waited),
     )
 
 
 def from_dict(data: dict[str, Any]) -> Counters:
-    return Counters(**{name: data[name] for name in Counters.__dataclass_fields__})
+    return Counters(**{name: data[name] for name in Counters.__dataclass_fields__ if name in data})

@@ -21,6 +21,7 @@ NAME = "rollout.json"
 BEGUN, INSTALLING, INSTALLED, ARMED, BOOTED, DONE = "begun", "installing", "installed", "armed", "booted", "done"
 ROLLING_BACK, ROLLED_BACK = "rolling-back", "rolled-back"
 FINISHED = (DONE, ROLLED_BACK)
+SERVICES = "services"
 PREVIOUS, ORIGINAL = "previous", "original"
 
 Record = dict[str, Any]
@@ -68,6 +69,11 @@ class Store:
         return written
 
 
+def before(record: MaybeRecord) -> Mapping[str, Any]:
+    """Return what the host was like before the rollout; nothing without one."""
+    return record["before"] if record else {}
+
+
 def unfinished(record: MaybeRecord) -> bool:
     return record is not None and record["phase"] not in FINISHED
 
@@ -112,8 +118,12 @@ def begin(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str, 
 
 def _begun(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str, Any]) -> Record:
     known = taken_up(old, target)
+    if known is not None and known["phase"] == DONE:
+        # What the host offers may have changed since then, and that is what this rollout must not take away.
+        found = {**known["before"], **{name: value for name, value in before.items() if name == SERVICES}}
+        return {**known, "run": run, "phase": BEGUN, "before": found}
     if known is not None:
-        return {**known, "run": run, "phase": BEGUN if known["phase"] == DONE else known["phase"]}
+        return {**known, "run": run}
     if old is not None and unfinished(old):
         release, uname = old["target"]["release"], old["target"]["uname"]
         what = f"a rollout of {uname} on this host is not finished ({old['phase']})"

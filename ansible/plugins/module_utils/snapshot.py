@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     counters,
     files,
     hugepages,
+    kernel_log,
     loaders,
     packages,
+    services,
     tuned,
 )
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
@@ -24,6 +27,9 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import now
 SYSCTLS = ("kernel/panic", "kernel/panic_on_oops")
 # The first systemd that reads the watchdog's timeout from the kernel command line.
 WATCHDOG_SYSTEMD = 251
+# In microseconds: how long firmware and boot loader took before the kernel started, and all the rest after that.
+FINISHED = "FinishTimestampMonotonic"
+BOOT_TIMES = ("FirmwareTimestampMonotonic", FINISHED)
 SYSCTL = "proc/sys"
 # Four bytes of attributes, then 1 if the firmware enforces signatures.
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -82,12 +88,26 @@ def before() -> dict[str, Any]:
         "time": now(),
         "uname": uname(),
         "boot_id": boot_id(),
+        "boot_seconds": boot_seconds(),
         "boot": {name: found[name] for name in ("loader", "entry", "settings")},
         "tuned": tuned.read().as_dict(),
         "hugepages": hugepages.read(),
         "sysctls": sysctls(),
         "counters": counters.read().as_dict(),
+        "complaints": kernel_log.known(),
+        "tainted": kernel_log.tainted(),
+        "services": services.read(),
     }
+
+
+def boot_seconds() -> float:
+    """Return how long this boot took, from power-on to the last service, as `systemd-analyze time` adds it up.
+
+    Without the time of the firmware where that does not tell, and 0 while the boot goes on.
+    """
+    done = command.run(["systemctl", "show", *(f"--property={name}" for name in BOOT_TIMES)])
+    times = dict(re.findall(r"^(\w+)=(\d+)$", done.out, re.MULTILINE))
+    return sum(int(times.get(name, 0)) for name in BOOT_TIMES) / 1e6 if times.get(FINISHED, "0") != "0" else 0.0
 
 
 def secure_boot(root: Path = Path("/")) -> bool:

@@ -1,8 +1,21 @@
-"""The soak: under its usual load, the host's memory figures must not be worse than before the rollout."""
+"""The soak: under its usual load, the host's memory figures must not be worse than before the rollout.
+
+What counts as before is the host's own past, the whole boot of the old kernel. For kills that is a rate, which means
+little for a short soak: a host with three kills in ninety days has either none in its soak, or one, which is no reason
+to fail. So that many are allowed:
+
+    limit + ceil(expected + 3 * sqrt(expected))
+
+`expected` is the number that the past would bring in the time of the soak; three standard deviations more are chance,
+if kills come independently of each other. A host without a kill in its past is allowed `limit`, one with a few is
+allowed one more, and one with a rate of 1 per soak is allowed 4 more. A past that is shorter than the soak counts as
+long as the soak: one kill in the first minute of a boot is no rate.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.counters import Counters
 
@@ -20,6 +33,8 @@ class Limits:
     fallback: float | None
     # With fewer faults than this, a share of them proves nothing.
     faults: int
+    # How long the whole soak takes.
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -31,10 +46,6 @@ class Figures:
     oom_kills: int
     faults: int
     fallback: float | None
-
-    @property
-    def kills_per_second(self) -> float:
-        return self.oom_kills / self.seconds if self.seconds > 0 else 0.0
 
 
 def figures(since: Counters | None, until: Counters) -> Figures:
@@ -58,8 +69,19 @@ def figures(since: Counters | None, until: Counters) -> Figures:
     )
 
 
+def past(before: Counters) -> Figures:
+    """Return the figures of the old kernel; its pressure is the average or the present one, whichever is higher.
+
+    Load has its hours, and the soak soon follows.
+    """
+    found = figures(None, before)
+    if found.pressure is None:
+        return found
+    return replace(found, pressure=max(found.pressure, before.pressure_recent or 0.0))
+
+
 def evaluate(before: Figures, soak: Figures, limits: Limits, over: bool) -> list[str]:
-    """Return what is worse than the limits allow, compared with the average of the old kernel.
+    """Return what is worse than the limits allow, compared with the old kernel.
 
     Only kills are checked before the soak is over: a share of a short time is easily too high.
     """
@@ -82,7 +104,10 @@ def _pressure(before: Figures, soak: Figures, limits: Limits) -> str | None:
 def _kills(before: Figures, soak: Figures, limits: Limits) -> str | None:
     if limits.oom_kills is None:
         return None
-    allowed = limits.oom_kills + round(before.kills_per_second * soak.seconds)
+    # Also before the end: as many may come at the beginning.
+    seconds = max(soak.seconds, limits.seconds)
+    expected = before.oom_kills * seconds / max(before.seconds, seconds, 1.0)
+    allowed = limits.oom_kills + math.ceil(expected + 3 * math.sqrt(expected))
     if soak.oom_kills <= allowed:
         return None
     return f"{soak.oom_kills} processes were OOM-killed, {allowed} are allowed"

@@ -35,6 +35,7 @@ UNITS = "etc/systemd/system"
 WANTED = (TIMER, PANIC)
 # Written when the trial timed out: the kernel ran, but nobody confirmed it, for lack of a network or a controller.
 NOTE = "var/lib/kernel-thp/unconfirmed"
+# Counts from the start of the kernel, however long the firmware took before that.
 # Starts early and survives emergency mode, which is one way a boot can fail. Never runs in the old kernel, even with
 # the mark: kernel-install may have rewritten its entry during the trial.
 TIMER_TEXT = """\

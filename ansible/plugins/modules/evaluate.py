@@ -11,6 +11,10 @@ version_added: 1.0.0
 description:
   - Runs C(thp-validate), with the selftests if wanted, searches the kernel's log for defects, and checks which kernel
     runs and is the default. Fails if there is any problem.
+  - It also compares what the host offers, failed units, mounts, default routes and listening sockets, with the record
+    of the rollout, and waits for what starts late.
+  - What the old kernel complained about as well, and how it was tainted as well, according to the record of the
+    rollout, is no problem, unless the kernel crashed or damaged its memory.
 author: kernel-thp project (@kernel-thp)
 options:
   uname:
@@ -31,6 +35,24 @@ options:
     type: int
   allowed:
     description: Regular expressions of lines in the kernel's log that look like a defect but are known to be harmless.
+    default: []
+    type: list
+    elements: str
+  services:
+    description: >-
+      Whether everything that the host offered before the rollout has to be there again (V(all)), only what it still
+      offered when it was out of service (V(drained)), or nothing (V(ignored)).
+    choices: [all, drained, ignored]
+    default: ignored
+    type: str
+  services_timeout:
+    description: Seconds that services may take to start.
+    default: 300
+    type: int
+  services_allowed:
+    description: >-
+      Regular expressions of what may be lost, such as C(mount /srv/.*), C(socket tcp port 8080), C(unit a.service),
+      C(route default via .*).
     default: []
     type: list
     elements: str
@@ -68,8 +90,8 @@ boot_id:
   type: str
 """
 
-import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +100,11 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     files,
     kernel_log,
     loaders,
+    services,
     snapshot,
-    splat_list,
     validator,
 )
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import Parameters, Result, main
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
@@ -91,14 +114,19 @@ ARGUMENTS = {
     "selftests": {"type": "bool", "default": False},
     "timeout": {"type": "int", "default": 3600},
     "allowed": {"type": "list", "elements": "str", "default": []},
+    "services": {"type": "str", "choices": ["all", "drained", "ignored"], "default": "ignored"},
+    "services_timeout": {"type": "int", "default": 300},
+    "services_allowed": {"type": "list", "elements": "str", "default": []},
     "fail": {"type": "bool", "default": True},
 }
+# How thp-validate names its check of the taint.
+TAINT = "kernel-taint"
 LOCK = Path("/run/kernel-thp-selftests.lock")
 
 
-def validate(parameters: Parameters, selftests: bool) -> dict[str, Any]:
+def validate(allowed: list[str], timeout: float, selftests: bool) -> dict[str, Any]:
     """Run thp-validate. Selftests take a lock: those of a run that was killed may still be running."""
-    timeout, options = parameters["timeout"], [f"--allow-log={pattern}" for pattern in parameters["allowed"]]
+    options = [f"--allow-log={pattern}" for pattern in allowed]
     if not selftests:
         return run_validate(options, timeout)
     began = time.monotonic()
@@ -127,28 +155,43 @@ def kernel(parameters: Parameters) -> list[str]:
     return found
 
 
-def complaints(parameters: Parameters) -> list[str]:
-    try:
-        splats = splat_list.splats(kernel_log.read(), parameters["allowed"])
-    except re.error as error:
-        raise Problem(f"a pattern of lines to allow is not a regular expression: {error}", "correct it") from None
-    return [f"the kernel complained: {line}" for line in splats[:5]]
+def lost(parameters: Parameters, record: records.MaybeRecord) -> list[str]:
+    """Return what the host offered before and does not now; nothing where that was not recorded."""
+    wanted = records.before(record).get(records.SERVICES)
+    if record is None or wanted is None or parameters["services"] == "ignored":
+        return []
+    if parameters["services"] == "drained":
+        wanted = services.expected(wanted, record.get("while_drained", wanted))
+    return services.wait(wanted, parameters["services_allowed"], parameters["services_timeout"])
 
 
-def verdict(validated: dict[str, Any]) -> list[str]:
-    """Return the reasons of thp-validate, and the selftests that failed."""
-    found = [f"{reason['what']}; {reason['hint']}" for reason in validated["reasons"]]
+def verdict(validated: dict[str, Any], tainted: int) -> list[str]:
+    """Return the reasons of thp-validate, and the selftests that failed; `tainted` is how the old kernel was."""
+    reasons = [reason for reason in validated["reasons"] if reason["id"] != TAINT or not as_before(validated, tainted)]
+    found = [f"{reason['what']}; {reason['hint']}" for reason in reasons]
     tests = validated["selftests"]
     return found + ([f"selftest: {reason}" for reason in tests["reasons"][:5]] if tests else [])
 
 
+def as_before(validated: Mapping[str, Any], tainted: int) -> bool:
+    """Say whether each taint flag is one that the old kernel had as well, and that does not put the host in doubt."""
+    waived = {each["what"] for each in (validated["waivers"] or {"waived": ()})["waived"]}
+    bad = [flag for flag in validated["kernel"]["taints"] if flag["verdict"] != "ok" and flag["letter"] not in waived]
+    return bool(bad) and all(flag["verdict"] == "degraded" and tainted >> flag["bit"] & 1 for flag in bad)
+
+
 def work(parameters: Parameters, check: bool) -> Result:
-    problems, complained = kernel(parameters), complaints(parameters)
+    record = records.Store().read()
+    before = records.before(record)
+    allowed = [*parameters["allowed"], *kernel_log.allowed(before.get("complaints", ()))]
+    problems = kernel(parameters) + lost(parameters, record)
+    complained = [f"the kernel complained: {line}" for line in kernel_log.complaints(allowed)[:5]]
     validated = None
     try:
         # Selftests of the wrong kernel, or of one that already logged a defect, would show nothing.
-        validated = validate(parameters, parameters["selftests"] and not problems and not complained and not check)
-        problems = verdict(validated) + problems
+        selftests = parameters["selftests"] and not problems and not complained and not check
+        validated = validate(allowed, parameters["timeout"], selftests)
+        problems = verdict(validated, before.get("tainted", 0)) + problems
         # It names the complaints as well, and those that came during the selftests; an older one does not.
         if not validated["kernel"].get("splats"):
             problems += complained

@@ -9,8 +9,10 @@ module: soak
 short_description: Watch memory pressure, OOM kills and huge page faults for some time
 version_added: 1.0.0
 description:
-  - Fails as soon as the health command fails or too many processes were killed. At the end it also fails if waiting for
-    memory, or huge page allocation failures, exceed those before the rollout by more than a margin. Changes nothing.
+  - Fails as soon as the health command fails, too many processes were killed, or the kernel complains about what the
+    old one did not. At the end it also fails if waiting for memory, or huge page allocation failures, exceed those
+    before the rollout by more than a margin. Changes nothing.
+  - What was before is in the record of the rollout.
 author: kernel-thp project (@kernel-thp)
 options:
   seconds:
@@ -21,10 +23,11 @@ options:
     description: Seconds between two checks.
     default: 30
     type: int
-  before:
-    description: Counters from before the rollout, as recorded by the role preflight.
-    required: true
-    type: dict
+  allowed:
+    description: Regular expressions of lines in the kernel's log that look like a defect but are known to be harmless.
+    default: []
+    type: list
+    elements: str
   health_command:
     description: A program and its arguments, run at each check. An exit code other than 0 is a failure.
     default: []
@@ -41,7 +44,9 @@ options:
     default: 10.0
     type: float
   oom_kills:
-    description: Processes that may be killed for lack of memory, in addition to before. Not checked if negative.
+    description: >-
+      Processes that may be killed for lack of memory, in addition to as many as the time before lets expect. Not
+      checked if negative.
     default: 0
     type: int
   fallback:
@@ -60,7 +65,6 @@ EXAMPLES = """
 - name: Soak for ten minutes
   kernel_thp.fleet.soak:
     seconds: 600
-    before: "{{ thp_preflight_record.before.counters }}"
 """
 
 RETURN = """
@@ -69,7 +73,9 @@ figures:
   returned: always
   type: dict
 before:
-  description: The same since the boot of the kernel that ran before.
+  description: >-
+    The same since the boot of the kernel that ran before, with the pressure of its last five minutes if that was
+    higher.
   returned: always
   type: dict
 counters:
@@ -83,16 +89,24 @@ boot_id:
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, counters, snapshot, soaking
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
+    command,
+    counters,
+    kernel_log,
+    snapshot,
+    soaking,
+)
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import Parameters, Result, main
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
 ARGUMENTS = {
     "seconds": {"type": "int", "default": 300},
     "interval": {"type": "int", "default": 30},
-    "before": {"type": "dict", "required": True},
+    "allowed": {"type": "list", "elements": "str", "default": []},
     "health_command": {"type": "list", "elements": "str", "default": []},
     "health_timeout": {"type": "int", "default": 60},
     "pressure": {"type": "float", "default": 10.0},
@@ -106,7 +120,7 @@ def limits(parameters: Parameters) -> soaking.Limits:
     chosen = {
         name: parameters[name] if parameters[name] >= 0 else None for name in ("pressure", "oom_kills", "fallback")
     }
-    return soaking.Limits(faults=parameters["faults"], **chosen)
+    return soaking.Limits(faults=parameters["faults"], seconds=parameters["seconds"], **chosen)
 
 
 def unhealthy(parameters: Parameters) -> list[str]:
@@ -123,14 +137,24 @@ def unhealthy(parameters: Parameters) -> list[str]:
     return [f"the health command ended with {done.code}"] if done.code != 0 else []
 
 
+def complaints(parameters: Parameters, known: Sequence[str]) -> list[str]:
+    """Read the log of the soak; a check of the health command alone is not about the kernel."""
+    if not parameters["seconds"]:
+        return []
+    found = kernel_log.complaints([*parameters["allowed"], *kernel_log.allowed(known)])
+    return [f"the kernel complained: {line}" for line in found[:5]]
+
+
 def work(parameters: Parameters, _check: bool) -> Result:
-    before = soaking.figures(None, counters.from_dict(parameters["before"]))
+    recorded = records.before(records.Store().read())
     began, boot_id = counters.read(), snapshot.boot_id()
+    before = soaking.past(counters.from_dict(recorded["counters"]) if recorded else began)
     end = time.monotonic() + parameters["seconds"]
     while True:
         over = time.monotonic() >= end
         found = soaking.figures(began, counters.read())
-        problems = unhealthy(parameters) + soaking.evaluate(before, found, limits(parameters), over)
+        problems = unhealthy(parameters) + complaints(parameters, recorded.get("complaints", ()))
+        problems += soaking.evaluate(before, found, limits(parameters), over)
         if problems or over:
             break
         time.sleep(max(0.0, min(parameters["interval"], end - time.monotonic())))

@@ -1,0 +1,42 @@
+"""Make a host offer something: a mounted file system and a port, as units of its own that may not like a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.fleet.hosts import Member
+
+PORT = 8001
+# Section [Service] of each unit.
+MOUNT = ("Type=oneshot", "RemainAfterExit=yes", "ExecStart=/bin/mount -o loop /root/lab.img /srv")
+LISTEN = (f"ExecStart=/usr/bin/python3 -m http.server {PORT} --bind 127.0.0.1", "WorkingDirectory=/srv")
+FAIL = ("Type=oneshot", "ExecStart=/bin/false")
+IMAGE = "truncate -s 32M /root/lab.img && mkfs.ext4 -q /root/lab.img"
+LISTENS = f"until ss -Hltn 'sport = :{PORT}' | grep -q .; do sleep 1; done"
+
+
+def unit(member: Member, name: str, lines: tuple[str, ...], uname: str = "*") -> None:
+    """Have a service start at each boot of a kernel, and now if that runs."""
+    sections: Mapping[str, tuple[str, ...]] = {
+        "Unit": (f"ConditionKernelVersion={uname}",),
+        "Service": lines,
+        "Install": ("WantedBy=multi-user.target",),
+    }
+    text = "\n".join(f"[{section}]\n" + "\n".join(content) for section, content in sections.items())
+    member.vm.write(f"/etc/systemd/system/{name}.service", text + "\n")
+    member.vm.run(f"systemctl daemon-reload && systemctl enable --quiet --now {name}")
+
+
+def port(member: Member, uname: str = "*") -> None:
+    unit(member, "lab-port", LISTEN, uname)
+    member.vm.run(LISTENS)
+
+
+def mount(member: Member, uname: str) -> None:
+    member.vm.run(IMAGE)
+    unit(member, "lab-mount", MOUNT, uname)
+    member.vm.run("findmnt /srv")
+
+
+def failing(member: Member, uname: str) -> None:
+    unit(member, "lab-failing", FAIL, uname)
