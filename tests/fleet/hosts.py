@@ -71,6 +71,7 @@ class Member:
     def settle(self, profiles: str) -> None:
         """Wait until the boot is complete, and tuned has applied its profiles."""
         self.vm.run(SETTLED.format(profiles=profiles))
+        self.host.trust_repository()
 
     def remember(self) -> None:
         """Take its present state as the one to compare with afterwards."""

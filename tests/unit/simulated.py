@@ -30,7 +30,8 @@ answering.main({folder!r}, sys.argv[1:])
 
 
 def target(release: str) -> dict[str, Any]:
-    return {"release": release, "uname": f"{release}.x86_64+thp.cloud", "packages": [f"core-{release}"]}
+    uname, packages = f"{release}.x86_64+thp.cloud", [f"core-{release}"]
+    return {"release": release, "uname": uname, "packages": packages, "repositories": ["kernel-thp"]}
 
 
 def rollout(phase: str, **more: object) -> dict[str, Any]:
