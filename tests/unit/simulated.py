@@ -18,6 +18,8 @@ BEFORE = {"uname": OLD, "tuned": {}, "boot": {}, "hugepages": {}, "sysctls": {},
 # The state of a host unless a test changes it. `newest` is the release in its repository, `log` that of its kernel, and
 # `says` has answers to modules that replace the usual ones.
 LIKE: dict[str, Any] = {"uname": OLD, "newest": "1", "log": "", "tuned_gone": False, "says": {}}
+# `identity` differs for each host by itself.
+LIKE |= {"machine_id": "m1", "identity": ""}
 RECORD, HOLDER = "rollout.json", "holder.json"
 # Ansible takes it for the interpreter of modules.
 PROGRAM = """\

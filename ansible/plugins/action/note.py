@@ -16,11 +16,17 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Jo
 ARGUMENTS = {
     "step": {"type": "str", "default": ""},
     "release": {"type": "str", "default": ""},
+    "machine": {"type": "str", "default": ""},
     "facts": {"type": "dict", "default": {}},
     "failed_task": {"type": "str", "default": ""},
     "result": {"type": "str", "default": ""},
     "why": {"type": "str", "default": ""},
 }
+
+SAME = (
+    "this is the same machine as {other}, by machine id and hardware UUID; take one of the names out of the inventory, "
+    "or give a clone a machine id of its own (systemd-machine-id-setup)"
+)
 
 
 def journal(play: str) -> Journal:
@@ -51,12 +57,16 @@ class ActionModule(OnController):
         found = journal(self._task.get_play()._uuid)
         try:
             note(found, host, given)
+            other = found.same_machine(host, given["machine"]) if given["machine"] else host
         except (OSError, ValueError) as error:
             message = f"{host} cannot be noted in {found.folder}: {error}"
-            if given["release"]:
+            if given["release"] or given["machine"]:
                 # The kernel comes next; this host is still unchanged.
                 raise AnsibleActionFail(message) from error
             Display().warning(message)
+            other = host
+        if other != host:
+            return {"failed": True, "msg": SAME.format(other=other)}
         report.refresh(found)
         about = found.release(given["release"])
         if given["release"] and given["release"] != about:

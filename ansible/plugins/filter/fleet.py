@@ -48,6 +48,7 @@ def why(failed: Mapping[str, Any]) -> str:
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
+            "cloned": ready.cloned,
             "drained": records.drained,
             "finished": ready.finished,
             "halfway": ready.halfway,

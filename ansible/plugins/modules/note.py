@@ -22,6 +22,10 @@ options:
     description: The release this host would get. The first host's release counts for the whole run; another one fails.
     type: str
     default: ""
+  machine:
+    description: What identifies the machine; empty if unknown. It fails if another host of the run is the same machine.
+    type: str
+    default: ""
   facts:
     description: Facts for the report.
     type: dict

@@ -25,14 +25,34 @@ def unfit(seen: Seen) -> list[str]:
 
 
 def hindered(
-    seen: Seen, target: Mapping[str, Any], boot_mib: int, root_mib: int, need_watchdog: bool, allow_fips: bool = False
+def cloned(seen: Seen) -> list[str]:
+    """Return why a record is not this host's: nothing may be done to a host by the record of another one."""
+    record, own = seen.get("record"), seen.get("host", {}).get("machine_id", "")
+    if record is None or not records.foreign(record, own):
+        return []
+    what = f"this host is a clone: {records.FOLDER / records.NAME} is of machine {record['machine']}, this is {own}"
+    how = "move it away, and holder.json beside it; the host keeps the kernel, packages and default that it has"
+    if records.unfinished(record):
+        how = f"the rollout of {record['target']['uname']} was unfinished: see which kernel is the default, then {how}"
+    return [f"{what}; {how}"]
+
+
+    seen: Seen,
+    target: Mapping[str, Any],
+    boot_mib: int,
+    root_mib: int,
+    need_watchdog: bool,
+    allow_fips: bool = False,
+    var_mib: int = 0,
 ) -> list[str]:
     """Return what has to be fixed before anything is changed, each with a hint."""
     host = seen["host"]
     found = list(host["boot"]["problems"])
     if not _installed(seen, target):
         # An earlier rollout that this one continues has already used the space.
-        found += _space(host, boot_mib, root_mib)
+        found += _space(host, boot_mib, root_mib, var_mib)
+    if host.get("multipath"):
+        found.append(f'{host["multipath"]}; have dracut add it (add_dracutmodules+=" multipath "), and run dracut -f')
     if host["tuned_gone"]:
         found.append("tuned-adm is missing, although the package tuned is installed; reinstall tuned")
     if host["fips"] and not allow_fips:
@@ -51,7 +71,7 @@ def _installed(seen: Seen, target: Mapping[str, Any]) -> bool:
     return record["phase"] in (records.INSTALLED, records.ARMED, records.BOOTED, records.DONE)
 
 
-def _space(host: Mapping[str, Any], boot_mib: int, root_mib: int) -> list[str]:
+def _space(host: Mapping[str, Any], boot_mib: int, root_mib: int, var_mib: int) -> list[str]:
     places = [("/", host["root_free_bytes"], root_mib)]
     if host["boot"]["loader"]:
         places.append((host["boot"]["path"], host["boot"]["free_bytes"], boot_mib))
@@ -92,6 +112,7 @@ def finished(seen: Seen, target: Mapping[str, Any]) -> bool:
 
 def halfway(seen: Seen) -> bool:
     """Say whether an earlier run has left the host in the middle of a rollout, or out of service."""
+    places += [(path, free, var_mib) for path, free in host.get("var_free_bytes", {}).items()]
     return records.unfinished(seen.get("record")) or records.drained(seen.get("record"))
 
 
@@ -106,3 +127,7 @@ def left_behind(seen: Seen) -> bool:
 def undoable(seen: Seen, back_to: str) -> bool:
     """Say whether a rollback would have anything to do, if only to release the host for a dead run."""
     return records.to_undo(seen["record"], back_to) is not None or left_behind(seen)
+    if host.get("kdump"):
+        found.append(host["kdump"])
+    if cloned(seen):
+        return False
