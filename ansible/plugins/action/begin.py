@@ -11,7 +11,7 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.controller import
 
 ARGUMENTS = {
     "directory": {"type": "path", "required": True},
-    "playbook": {"type": "str", "choices": ["rollout", "rollback", "validate"], "required": True},
+    "playbook": {"type": "str", "choices": ["rollout", "rollback", "validate", "survey"], "required": True},
     "max_failed": {"type": "str", "default": "0"},
 }
 DIRECTORY = "thp_report_directory"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ansible.utils.display import Display
 from ansible_collections.kernel_thp.fleet.plugins.action.note import journal
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import report, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
@@ -16,6 +17,7 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.controller import
 
 # The hosts of the play, and those that were not dropped, in total and in the batch.
 HOSTS = ("ansible_play_hosts_all", "ansible_play_hosts", "ansible_play_batch")
+SURVEY = "survey"
 UNNOTED = "Ansible dropped it before anything was done to it; read its output, and check the host's variables"
 
 
@@ -33,17 +35,25 @@ class ActionModule(OnController):
         notes = list(found.notes())
         fallen = summary.casualties(notes)
         through = len(reached) == len(everybody)
-        allowed = found.run()["max_failed"]
+        run = found.run()
+        allowed = run["max_failed"]
         too_many = len(fallen) > allowed
+        surveys = run["playbook"] == SURVEY
         complaint = summary.complaint(fallen, allowed) if fallen else None
-        if too_many and not through:
+        if fallen and surveys:
+            complaint = summary.unready(fallen, len(notes))
+        # Check mode has harmed nobody, and a survey has only one batch: both show all hosts.
+        stops = too_many and not through and not run["check"]
+        if stops:
             report.finish(found, "stopped", complaint)
         elif through:
-            report.finish(found, "finished", complaint)
+            whole = report.finish(found, "finished", complaint)
+            if surveys:
+                Display().display(summary.table(whole["hosts"]))
         else:
             report.write(found)
         # Failures within the budget do not stop the run, but a run with failed hosts does not exit with 0.
-        failed = too_many or (through and bool(fallen))
+        failed = stops or (through and bool(fallen))
         message = complaint or f"{len(notes)} hosts, none failed"
         where = "" if self._task.check_mode else f"; report: {found.folder}"
         return {"failed": failed, "msg": message + where, "report": str(found.folder)}

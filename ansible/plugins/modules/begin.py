@@ -21,7 +21,7 @@ options:
   playbook:
     description: The playbook of the run.
     type: str
-    choices: [rollout, rollback, validate]
+    choices: [rollout, rollback, validate, survey]
     required: true
   max_failed:
     description: How many hosts may fail, as a number, or as a percentage of the play's hosts, which is rounded down.

@@ -18,7 +18,7 @@ SCHEMA = 1
 RUN, HOSTS, RELEASE, PAGE = "run.json", "hosts", "release", "report.html"
 MACHINES = "machines"
 # How a host can end: as intended, or failed.
-GOOD = ("done", "unchanged", "undone", "supported", "checked")
+GOOD = ("done", "unchanged", "undone", "supported", "checked", "ready")
 BAD = ("refused", "unreachable", "rolled-back", "failed", "lost", "unsupported")
 Note = dict[str, Any]
 MaybeNote = Optional[Note]
