@@ -61,6 +61,7 @@ def test_a_fleet_that_is_ready_ends_well(ansible: Mapping[str, str], tmp_path: P
     played = play(ansible, tmp_path, {"good": hosts["good"].variables()}, "survey")
     assert played.code == 0, played.output
     assert played.results() == {"good": "ready"}
+    assert [step["ok"] for step in played.report()["hosts"][0]["steps"]] == [True]
 
 
 def test_those_that_cannot_take_part_come_first() -> None:
