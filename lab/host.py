@@ -8,6 +8,7 @@ import re
 from lab import loaders, repo
 from lab.loaders import Loader
 from lab.vm import BOOT_TIMEOUT, Vm
+from scripts import rpms
 from scripts.console import UserError
 
 INSTALL_TIMEOUT = 600.0
@@ -23,6 +24,12 @@ class Host:
 
     def use_repository(self, url: str) -> None:
         self.vm.write("/etc/yum.repos.d/kernel-thp.repo", repo.repo_file(url))
+
+    def trust_repository(self) -> None:
+        """Have rpm trust the key of the packages, as an administrator would: the collection does not by itself."""
+        path = f"/etc/pki/rpm-gpg/{rpms.KEY_NAME}"
+        self.vm.write(path, (repo.REPO / rpms.KEY_NAME).read_text())
+        self.vm.run(f"rpm --import {path}")
 
     def install(self, *names: str) -> None:
         """Install in one transaction, and keep dnf's output."""

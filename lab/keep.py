@@ -59,7 +59,9 @@ def hold(kept: Kept) -> None:
     machine = Vm(image.build(), kept.directory, kept.name, cpus=2, memory_mib=MEMORY_MIB)
     with repo.served() as url, machine as vm:
         vm.wait_ssh()
-        Host(vm).use_repository(url)
+        host = Host(vm)
+        host.use_repository(url)
+        host.trust_repository()
         address = {"address": "127.0.0.1", "port": vm.port, "user": "root", "identity_file": str(image.ssh_key())}
         files.replace(kept.address, json.dumps([{"instance": kept.name, **address}]))
         with contextlib.suppress(KeyboardInterrupt):

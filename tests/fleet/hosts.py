@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -70,9 +71,14 @@ class Member:
         return self._before
 
     def make_ready(self) -> None:
-        """Wait until it is up, configure its repository, and remember its state."""
+        """Wait until it is up, configure its repository, and remember its state.
+
+        All hosts start from one snapshot; a machine id of its own makes it another machine.
+        """
         self.vm.wait_ssh()
+        self.vm.write("/etc/machine-id", f"{uuid.uuid4().hex}\n")
         self.host.use_repository(self.repository)
+        self.host.trust_repository()
         self.remember()
 
     def settle(self, profiles: str) -> None:

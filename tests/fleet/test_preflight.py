@@ -11,6 +11,7 @@ from lab import image, repo
 from scripts.flavours import CLOUD
 from tests.fleet import expect, faults, repositories
 from tests.fleet.hosts import Fleet, Member
+from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator, Outcome
 
 # What dnf 5 says of these has other words.
@@ -69,6 +70,44 @@ def test_no_room_on_the_boot_partition(fleet: Fleet, member: Member, operator: O
     outcome = rollout(operator, "full boot partition")
     expect_refused(outcome, fleet, f"{boot} has ", "200 MiB are needed; make room")
     empty()
+    member.remember()
+
+
+def test_a_file_system_below_var_without_room(fleet: Fleet, member: Member, operator: Operator) -> None:
+    member.vm.run("mount -t tmpfs -o size=100M tmpfs /var/tmp")
+    member.remember()
+    outcome = rollout(operator, "full /var/tmp")
+    expect_refused(outcome, fleet, "/var/tmp has 100 MiB free, 256 MiB are needed; make room")
+    member.vm.run("umount /var/tmp")
+    member.remember()
+
+
+def test_an_exclude_that_holds_the_kernel_back(
+    fleet: Fleet, member: Member, operator: Operator, release: Release
+) -> None:
+    """By a rollout, and in check mode, which goes on to the other batches."""
+    member.vm.run("cp /etc/dnf/dnf.conf /root/", check=False)
+    member.vm.write("/etc/dnf/dnf.conf", "[main]\nexclude=bash kernel*\n")
+    member.remember()
+    outcome = rollout(operator, "excluded kernel")
+    expect_refused(outcome, fleet, "/etc/dnf/dnf.conf line 2: exclude=bash kernel*")
+    run = operator.start("rollout", "excluded kernel in check mode", NAMES, words=("--check", "--diff"))
+    assert run.wait() == 2
+    assert f"1 host failed, 0 allowed; {FAILING}: refused" in run.output()
+    assert run.output().count(f"once: {release.uname}") >= len(OTHERS)
+    expect.all_untouched(fleet, fleet.collect(OTHERS), *OTHERS)
+    member.vm.run("rm /etc/dnf/dnf.conf; [ ! -e /root/dnf.conf ] || mv /root/dnf.conf /etc/dnf/dnf.conf")
+    member.remember()
+
+
+def test_a_key_that_rpm_does_not_know(fleet: Fleet, member: Member, operator: Operator) -> None:
+    """dnf knows its address by the file of the repository, and does not import it by itself."""
+    member.vm.run("rpm -e --allmatches gpg-pubkey && rm -rf /var/cache/dnf /var/cache/libdnf5")
+    member.remember()
+    outcome = rollout(operator, "unknown key")
+    expect_refused(outcome, fleet, "dnf may not import any by itself")
+    assert member.vm.run("rpm -q gpg-pubkey", check=False).code != 0
+    member.host.trust_repository()
     member.remember()
 
 

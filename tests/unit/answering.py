@@ -76,6 +76,7 @@ def keep(host: Host, arguments: Result) -> None:
     assert records.Store().path.parent == holder.path().parent == host.folder
     uname = host.like["uname"]
     snapshot.uname = lambda: uname
+    snapshot.machine_id = lambda: str(host.like["machine_id"])
     snapshot.before = lambda: {**BEFORE, "uname": uname}
     undo.hindrances = undo.remains = lambda record: []
     os.geteuid = lambda: 0
@@ -89,7 +90,8 @@ def did(_host: Host, _given: Result) -> Result:
 
 def host_info(host: Host, _given: Result) -> Result:
     like = {"uname": host.like["uname"], "tuned_gone": host.like["tuned_gone"]}
-    seen = {**FIT, **like, "boot": BOOT, "root_free_bytes": 1 << 40, "counters": COUNTERS}
+    own = {"machine_id": host.like["machine_id"], "identity": host.like["identity"] or host.folder.name}
+    seen = {**FIT, **like, **own, "boot": BOOT, "root_free_bytes": 1 << 40, "counters": COUNTERS}
     return {"host": seen, "record": host.read(RECORD), "holder": host.read(HOLDER)}
 
 

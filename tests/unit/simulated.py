@@ -18,6 +18,8 @@ BEFORE = {"uname": OLD, "tuned": {}, "boot": {}, "hugepages": {}, "sysctls": {},
 # The state of a host unless a test changes it. `newest` is the release in its repository, `log` that of its kernel,
 # `loaded` what the soak adds to it, and `says` has answers to modules that replace the usual ones.
 LIKE: dict[str, Any] = {"uname": OLD, "newest": "1", "log": "", "loaded": "", "tuned_gone": False, "says": {}}
+# `identity` differs for each host by itself.
+LIKE |= {"machine_id": "m1", "identity": ""}
 RECORD, HOLDER = "rollout.json", "holder.json"
 # Ansible takes it for the interpreter of modules.
 PROGRAM = """\
@@ -30,7 +32,8 @@ answering.main({folder!r}, sys.argv[1:])
 
 
 def target(release: str) -> dict[str, Any]:
-    return {"release": release, "uname": f"{release}.x86_64+thp.cloud", "packages": [f"core-{release}"]}
+    uname, packages = f"{release}.x86_64+thp.cloud", [f"core-{release}"]
+    return {"release": release, "uname": uname, "packages": packages, "repositories": ["kernel-thp"]}
 
 
 def rollout(phase: str, **more: object) -> dict[str, Any]:

@@ -55,6 +55,12 @@ def test_every_variable_of_a_role_has_default_specification_and_documentation(ro
     assert set(defaults) <= set(documented)
 
 
+def test_the_example_of_an_inventory_has_variables_that_exist() -> None:
+    given = yaml.safe_load((collection.SOURCE / "examples" / "inventory.yml").read_text())["all"]["vars"]
+    ours = {name for name in given if name.startswith("thp_")}
+    assert ours and ours <= {name for role in ROLES for name in options(role)}
+
+
 def test_facts_that_are_set_have_the_prefix_of_the_collection() -> None:
     """An inventory has variables of its own: a fact without a prefix could be one of them."""
     files = [*collection.SOURCE.glob("roles/*/tasks/*.yml"), *collection.SOURCE.glob("playbooks/**/*.yml")]

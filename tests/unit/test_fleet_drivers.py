@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 from pathlib import Path
 
@@ -109,6 +110,53 @@ def test_a_volume_needs_what_all_of_its_disks_need(machine: Machine) -> None:
     (mirror / "slaves/sda").symlink_to(second)
     (machine.root / "proc/self/mountinfo").write_text("20 1 253:0 / / rw - xfs /dev/mapper/root rw\n")
     assert machine.lacking() == ["the file system at / (megaraid_sas)"]
+
+
+@pytest.fixture
+def multipath(machine: Machine) -> Machine:
+    """Its root is on a partition of a disk with several paths."""
+    machine.build_in("virtio_blk", "virtio_pci", "dm_mod", "ext4")
+    for name, uuid, below in (("dm-1", "part1-mpath-36", "dm-0"), ("dm-0", "mpath-36", "vda")):
+        folder = machine.root / "sys/devices/virtual/block" / name
+        (folder / "slaves").mkdir(parents=True)
+        (folder / "dm").mkdir()
+        (folder / "dm/uuid").write_text(f"{uuid}\n")
+        (folder / "slaves" / below).symlink_to(machine.root / "sys/devices/virtual/block" / below)
+    disk = machine.root / "sys/devices/pci0/0000:00:03.0/virtio1/block/vda"
+    (machine.root / "sys/devices/virtual/block/vda").symlink_to(disk)
+    machine.link("sys/dev/block/253:1", machine.root / "sys/devices/virtual/block/dm-1")
+    mounts = "20 1 253:1 / / rw - ext4 /dev/mapper/mpatha1 rw\n21 20 254:1 / /efi rw - vfat /dev/vda1 rw\n"
+    (machine.root / "proc/self/mountinfo").write_text(mounts)
+    return machine
+
+
+def test_a_disk_with_several_paths_needs_the_driver_of_these(multipath: Machine) -> None:
+    multipath.provide("fat", "fs-vfat")
+    multipath.provide("ext4", "fs-ext4")
+    assert multipath.lacking() == ["the file system at / (dm-multipath)"]
+    multipath.provide("dm-multipath")
+    assert multipath.lacking() == []
+
+
+@pytest.mark.parametrize(
+    ("modules", "code", "message"),
+    [
+        ("bash base multipath systemd", 0, None),
+        ("bash base systemd", 0, f"/ is on multipath, and the initramfs of {platform.release()} has no multipath"),
+        ("no such file", 1, f"/ is on multipath, and the initramfs of {platform.release()} cannot be read (no such"),
+    ],
+)
+def test_the_initramfs_has_to_find_all_paths(
+    multipath: Machine, monkeypatch: pytest.MonkeyPatch, modules: str, code: int, message: str | None
+) -> None:
+    program = multipath.root / "bin/lsinitrd"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho {modules}\nexit {code}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    found = snapshot.multipath("/efi", multipath.root)
+    assert found is None if message is None else message in str(found)
+    assert snapshot.multipath("", Path("/nonexistent")) is None
 
 
 def test_modules_of_third_parties_are_named_unless_the_kernel_has_them(machine: Machine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,11 @@ def test_a_host_that_is_not_one_of_ours_is_refused(lacks: str, instead: object, 
     ("host", "message"),
     [
         ({"root_free_bytes": 1023 * MIB}, "/ has 1023 MiB free, 1024 MiB are needed"),
+        ({"var_free_bytes": {"/var/log": 255 * MIB}}, "/var/log has 255 MiB free, 256 MiB are needed; make room"),
+        (
+            {"multipath": "/ is on multipath, and x"},
+            "/ is on multipath, and x; have dracut add it (add_dracutmodules+=",
+        ),
         ({"tuned_gone": True}, "tuned-adm is missing"),
         ({"fips": True}, "FIPS mode is on, and nobody has certified kernel-thp; set thp_preflight_allow_fips"),
         ({"no_watchdog": "there is no hardware watchdog"}, "thp_preflight_require_watchdog"),
@@ -90,8 +96,37 @@ def test_a_host_that_is_not_one_of_ours_is_refused(lacks: str, instead: object, 
     ],
 )
 def test_what_has_to_be_fixed_first_is_named(host: dict[str, Any], message: str) -> None:
-    (sentence,) = ready.hindered(seen(**host), TARGET, 200, 1024, need_watchdog=True)
+    (sentence,) = ready.hindered(seen(**host), TARGET, 200, 1024, need_watchdog=True, var_mib=256)
     assert message in sentence
+
+
+def test_a_file_system_below_var_of_its_own_is_measured(tmp_path: Path) -> None:
+    """The links stand for mounts: what counts is that the file system is another one."""
+    (tmp_path / "var/cache").mkdir(parents=True)
+    (tmp_path / "var/log").symlink_to("/dev/shm")
+    (tmp_path / "var/tmp").symlink_to("/dev/shm")
+    assert snapshot.var_free_bytes(tmp_path) == {str(tmp_path / "var/log"): shutil.disk_usage("/dev/shm").free}
+
+
+@pytest.mark.parametrize(
+    ("enabled", "line", "message"),
+    [
+        (True, "root=x crashkernel=256M", "kdump is enabled: it makes an initramfs of its own"),
+        (True, "root=x", "kdump is enabled, and the new kernel gets no crashkernel="),
+        (False, "root=x", None),
+    ],
+)
+def test_kdump_is_a_remark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enabled: bool, line: str, message: str | None
+) -> None:
+    (tmp_path / "etc/kernel").mkdir(parents=True)
+    (tmp_path / "etc/kernel/cmdline").write_text(f"{line}\n")
+    (tmp_path / "systemctl").write_text(f"#!/bin/sh\nexit {int(not enabled)}\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    found = snapshot.kdump(tmp_path)
+    remarks = ready.remarks(seen(kdump=found))
+    assert remarks == [] if message is None else message in remarks[0]
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,22 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import RU
 ARGUMENTS = {
     "state": {"type": "str", "choices": ["begun", "noted", "evaluated", "reported"], "default": "noted"},
     "directory": {"type": "path"},
-    "playbook": {"type": "str", "choices": ["rollout", "rollback", "validate"]},
+    "playbook": {"type": "str", "choices": ["rollout", "rollback", "validate", "survey"]},
     "max_failed": {"type": "str", "default": "0"},
     "step": {"type": "str", "default": ""},
     "release": {"type": "str", "default": ""},
+    "machine": {"type": "str", "default": ""},
     "facts": {"type": "dict", "default": {}},
     "failed_task": {"type": "str", "default": ""},
     "result": {"type": "str", "default": ""},
     "why": {"type": "str", "default": ""},
     "run": {"type": "str", "default": ""},
 }
+
+SAME = (
+    "this is the same machine as {other}, by machine id and hardware UUID; take one of the names out of the inventory, "
+    "or give a clone a machine id of its own (systemd-machine-id-setup)"
+)
 
 
 def journal() -> Journal:
@@ -66,12 +72,16 @@ class ActionModule(OnController):
     def _note(self, found: Journal, host: str, given: Variables) -> Result:
         try:
             note(found, host, given)
+            other = found.same_machine(host, given["machine"]) if given["machine"] else host
         except (OSError, ValueError) as error:
             message = f"{host} cannot be noted in {found.folder}: {error}"
-            if given["release"]:
+            if given["release"] or given["machine"]:
                 # The kernel comes next; this host is still unchanged.
                 raise AnsibleActionFail(message) from error
             Display().warning(message)
+            other = host
+        if other != host:
+            return {"failed": True, "msg": SAME.format(other=other)}
         report.refresh(found)
         about = found.release(given["release"])
         if given["release"] and given["release"] != about:

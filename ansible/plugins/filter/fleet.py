@@ -74,6 +74,7 @@ def patience(seconds: int, *records: Mapping[str, Any] | None) -> int:
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
+            "cloned": ready.cloned,
             "drained": records.drained,
             "finished": ready.finished,
             "halfway": ready.halfway,
@@ -83,7 +84,9 @@ class FilterModule:
             "outcome": outcome,
             "patience": patience,
             "plan": plan,
+            "reasons": ready.reasons,
             "remarks": ready.remarks,
+            "surveyed": ready.surveyed,
             "turned_away": turned_away,
             "undoable": ready.undoable,
             "unfit": ready.unfit,

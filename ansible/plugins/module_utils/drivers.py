@@ -15,6 +15,8 @@ ROOT = Path("/")
 # The major number of what has no device of its own. Btrfs is mounted that way, and names a device as its source.
 ANONYMOUS = "0"
 OUT_OF_TREE = "O"
+# How multipath names its devices, and the module that these need.
+MPATH, DM_MULTIPATH = "mpath-", "dm-multipath"
 
 # The names by which kmod knows one driver. The alias of the device matches whatever the driver is called, but up to
 # Linux 6.16, nothing lists the aliases of what is built in; the name of its module is listed always.
@@ -54,13 +56,35 @@ def _block(root: Path, number: str, source: str) -> Path | None:
     return link.resolve() if link.exists() else None
 
 
+def _stack(device: Path) -> Iterator[Path]:
+    """Yield a block device, and all those below it if it is a volume."""
+    whole = device.parent if (device / "partition").exists() else device
+    for slave in sorted((whole / "slaves").glob("*")):
+        yield from _stack(slave.resolve())
+    yield device
+
+
 def _disk(device: Path) -> Iterator[Names]:
     """Return the drivers of a disk, or of all disks below a volume."""
-    whole = device.parent if (device / "partition").exists() else device
-    slaves = sorted((whole / "slaves").glob("*")) if (whole / "slaves").is_dir() else []
-    for slave in slaves:
-        yield from _disk(slave.resolve())
-    yield from _chain(device)
+    for each in _stack(device):
+        if _is_multipath(each):
+            yield (DM_MULTIPATH,)
+        yield from _chain(each)
+
+
+def _is_multipath(device: Path) -> bool:
+    return (files.word(device / "dm" / "uuid") or "").startswith(MPATH)
+
+
+def on_multipath(place: str, root: Path = ROOT) -> bool:
+    """Say whether the file system mounted there is on a disk with several paths."""
+    for line in (files.text(root / "proc/self/mountinfo") or "").splitlines():
+        left, _, right = line.partition(" - ")
+        if left.split()[4] == place:
+            device = _block(root, left.split()[2], right.split()[1])
+            if device is not None and any(map(_is_multipath, _stack(device))):
+                return True
+    return False
 
 
 def _chain(device: Path) -> Iterator[Names]:

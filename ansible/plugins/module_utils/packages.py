@@ -1,7 +1,8 @@
 """Packages, with dnf's and rpm's own commands: they work the same with dnf 4 and 5.
 
-Ansible's module reports "nothing to do" for a second release of an install-only package, and fails on the output of
-dnf's plugins.
+The Python interfaces of dnf 4 and 5 have nothing in common, and exist for the system's Python only, which need not be
+the one that runs modules. Ansible's module reports "nothing to do" for a second release of an install-only package, and
+fails on the output of dnf's plugins.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files, holder
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files, held, holder, trust
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 
 # rpm lists trusted keys as packages; dnf does not handle them.
@@ -30,6 +31,11 @@ POLL = 2.0
 TOUCHED = r"(\S+)\s+({machine}|noarch|i[3-6]86)\s"
 REPLACED = r"replacing\s+(\S+\.({machine}|noarch|i[3-6]86))\s"
 LEFT_OUT = "Skipping packages"
+NOT_PROVIDED = "nothing provides"
+NEEDS = (
+    "install what is missing first, or name the repositories that have it in thp_preflight_dependency_repositories: "
+    "only those of the rollout are used"
+)
 # The lines of dnf's output that name the error; neither headings nor the settings that dnf lists after some errors.
 REASON = re.compile(r"^(Error: .|Problem:|- )|FAILED|Public key for|do not have any GPG public keys")
 
@@ -73,29 +79,37 @@ def wait_idle(timeout: float) -> None:
         time.sleep(POLL)
 
 
-def dnf(words: Sequence[str], lock_timeout: float, hint: str) -> str:
+def dnf(words: Sequence[str], lock_timeout: float, hint: str, repositories: Sequence[str] = ()) -> str:
     """Run dnf to its end, however long that takes: a transaction must not be cut off. Only waiting has a timeout.
 
     The options check signatures and keep old kernels, whatever the host's configuration says. If the connection breaks,
     the module may die; its step still lasts until dnf has ended.
     """
-    options = ["-y", "--setopt=gpgcheck=1", "--setopt=*.gpgcheck=1", "--setopt=installonly_limit=0"]
+    options = ["-y", "--setopt=installonly_limit=0"]
     if not _is_dnf5():
         options.append("--setopt=exit_on_lock=1")
     deadline = time.monotonic() + lock_timeout
-    while True:
-        wait_idle(max(0.0, deadline - time.monotonic()))
-        done = command.run(["dnf", *options, *words], timeout=None, descriptors=holder.step_under_way())
-        if done.code != LOCKED or time.monotonic() > deadline:
-            break
-        time.sleep(POLL)
+    with trust.options(repositories) as allowed:
+        while True:
+            wait_idle(max(0.0, deadline - time.monotonic()))
+            done = command.run(["dnf", *options, *allowed, *words], timeout=None, descriptors=holder.step_under_way())
+            if done.code != LOCKED or time.monotonic() > deadline:
+                break
+            time.sleep(POLL)
     if done.code != 0:
-        raise Problem(f"dnf {_verb(words)} ended with {done.code}: {reason(done.out, done.err)}", hint)
+        raise failure(words, done, hint, repositories)
     return done.out
 
 
-def _verb(words: Sequence[str]) -> str:
-    return next(word for word in words if not word.startswith("-"))
+def failure(words: Sequence[str], done: command.Done, hint: str, repositories: Sequence[str]) -> Problem:
+    """Return what dnf failed with, and the configuration that holds packages back if that is why."""
+    verb, *names = (word for word in words if not word.startswith("-"))
+    lines = held.back(done.err + done.out, names, repositories)
+    if lines:
+        hint = f"let {', '.join(sorted(map(bare, names)))} through, which this holds back: {' / '.join(lines)}"
+    elif repositories and NOT_PROVIDED in done.err + done.out:
+        hint = NEEDS
+    return Problem(f"dnf {verb} ended with {done.code}: {reason(done.out, done.err)}", hint)
 
 
 def _is_dnf5() -> bool:
@@ -110,10 +124,13 @@ def reason(out: str, err: str) -> str:
     return " / ".join(dict.fromkeys(complaints[:3]))[:400] or "it printed nothing"
 
 
+def bare(nevra: str) -> str:
+    return nevra.rpartition(".")[0].rsplit("-", 2)[0]
+
+
 def family(nevra: str) -> str:
     """Return name and architecture of a package, which all its versions have in common."""
-    name, _, arch = nevra.rpartition(".")
-    return f"{name.rsplit('-', 2)[0]}.{arch}"
+    return f"{bare(nevra)}.{nevra.rpartition('.')[2]}"
 
 
 def touched(output: str, machine: str) -> list[str]:
@@ -123,10 +140,10 @@ def touched(output: str, machine: str) -> list[str]:
     return sorted(found | {name for name, _ in re.findall(REPLACED.format(machine=machine), table)})
 
 
-def download(wanted: Sequence[str], lock_timeout: float) -> list[str]:
+def download(wanted: Sequence[str], lock_timeout: float, repositories: Sequence[str]) -> list[str]:
     """Download all that an install needs and check every signature. Return the families that it would touch."""
     words = ["install", "--downloadonly", *wanted]
-    output = dnf(words, lock_timeout, "check the packages' signatures and dependencies")
+    output = dnf(words, lock_timeout, "check the packages' signatures and dependencies", repositories)
     found = touched(output, platform.machine())
     unseen = [name for name in wanted if family(name) not in found]
     if unseen:

@@ -105,6 +105,11 @@ def taken_up(old: MaybeRecord, target: Mapping[str, Any]) -> MaybeRecord:
     return old if old is not None and same(old["target"], target) else None
 
 
+def foreign(record: MaybeRecord, machine_id: str) -> bool:
+    """Say whether a record came with the disk of another machine. Older records do not name theirs."""
+    return record is not None and record.get("machine", "") not in ("", machine_id)
+
+
 def begin(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str, Any]) -> Record:
     """Return the record to continue with: the existing one if it has the same target, else a new one.
 

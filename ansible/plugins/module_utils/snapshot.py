@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     command,
     counters,
+    drivers,
     files,
     hugepages,
     kernel_log,
@@ -32,6 +33,13 @@ FINISHED = "FinishTimestampMonotonic"
 BOOT_TIMES = ("FirmwareTimestampMonotonic", FINISHED)
 SYSCTL = "proc/sys"
 # Four bytes of attributes, then 1 if the firmware enforces signatures.
+# Where a package manager, dracut and the journal write.
+VAR = ("var/cache", "var/lib", "var/log", "var/tmp")
+MACHINE_ID, PRODUCT = "etc/machine-id", "sys/class/dmi/id/product_uuid"
+MULTIPATH = "multipath"
+KDUMP, CRASHKERNEL = "kdump.service", "crashkernel="
+# From where kernel-install takes the command line of a new kernel: the first that exists.
+COMMAND_LINES = ("etc/kernel/cmdline", "usr/lib/kernel/cmdline", "proc/cmdline")
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
@@ -131,9 +139,52 @@ def watchdog(root: Path = Path("/")) -> str | None:
     return None
 
 
+def machine_id(root: Path = Path("/")) -> str:
+    return files.word(root / MACHINE_ID) or ""
+
+
+def identity(root: Path = Path("/")) -> str:
+    """Return what tells machines apart, also after a reboot, and clones if their hypervisor does; empty if unknown."""
+    return " ".join(filter(None, (machine_id(root), files.word(root / PRODUCT))))
+
+
+def var_free_bytes(root: Path = Path("/")) -> dict[str, int]:
+    """Return the free space of each file system below /var that is not that of `/`, by its first path."""
+    found = {root.stat().st_dev: root}
+    for path in (root / name for name in VAR):
+        if path.is_dir():
+            found.setdefault(path.stat().st_dev, path)
+    return {str(path): shutil.disk_usage(path).free for path in found.values() if path != root}
+
+
+def multipath(boot: str, root: Path = Path("/")) -> str | None:
+    """Return why a new kernel could wait forever for a multipath device, or None if there is none or dracut has it.
+
+    dracut makes the new initramfs as it has made the present one.
+    """
+    places = [place for place in ("/", boot) if place and drivers.on_multipath(place, root)]
+    if not places:
+        return None
+    done = command.run(["lsinitrd", "--mod", "--kver", uname()])
+    if MULTIPATH in done.out.split():
+        return None
+    seen = "has no multipath" if done.code == 0 else f"cannot be read ({done.last})"
+    return f"{' and '.join(places)} is on multipath, and the initramfs of {uname()} {seen}"
+
+
+def kdump(root: Path = Path("/")) -> str | None:
+    """Return what an operator should know about kdump, or None if it is not enabled."""
+    if command.run(["systemctl", "is-enabled", "--quiet", KDUMP]).code != 0:
+        return None
+    line = next((text for name in COMMAND_LINES if (text := files.word(root / name)) is not None), "")
+    if CRASHKERNEL not in line:
+        return "kdump is enabled, and the new kernel gets no crashkernel= (/etc/kernel/cmdline): it will not dump"
+    return "kdump is enabled: it makes an initramfs of its own for the new kernel at its first start (kdumpctl status)"
+
+
 def collect() -> dict[str, Any]:
     """Return everything that preflight needs for its decisions, including what is missing. Change nothing."""
-    state = tuned.read()
+    state, booted = tuned.read(), boot()
     return {
         "root": os.geteuid() == 0,
         "machine": platform.machine(),
@@ -141,8 +192,13 @@ def collect() -> dict[str, Any]:
         "dnf": shutil.which("dnf") is not None,
         "uname": uname(),
         "boot_id": boot_id(),
-        "boot": boot(),
+        "machine_id": machine_id(),
+        "identity": identity(),
+        "boot": booted,
         "root_free_bytes": shutil.disk_usage("/").free,
+        "var_free_bytes": var_free_bytes(),
+        "multipath": multipath(booted["path"]),
+        "kdump": kdump(),
         "tuned": state.as_dict(),
         # The package database lists tuned as installed, so none of our packages would install it.
         "tuned_gone": not state.installed and packages.provided("tuned"),

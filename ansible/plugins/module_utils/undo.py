@@ -56,7 +56,9 @@ def _dependents(to_remove: Sequence[str]) -> list[str]:
 def _unavailable(removed: Sequence[str]) -> list[str]:
     if not removed:
         return []
-    done = command.run(["dnf", "-q", "repoquery", "--qf", "%{name}-%{evr}.%{arch}\\n", *removed])
+    # A repository that is down does not matter, if others have the packages.
+    options = ["-q", "--setopt=*.skip_if_unavailable=1"]
+    done = command.run(["dnf", *options, "repoquery", "--qf", "%{name}-%{evr}.%{arch}\\n", *removed])
     gone = sorted(set(removed) - set(done.out.split()))
     if done.code == 0 and not gone:
         return []

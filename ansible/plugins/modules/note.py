@@ -32,7 +32,7 @@ options:
   playbook:
     description: The playbook of the run. Needed with V(begun).
     type: str
-    choices: [rollout, rollback, validate]
+    choices: [rollout, rollback, validate, survey]
   max_failed:
     description: How many hosts may fail, as a number, or as a percentage of the play's hosts, which is rounded down.
     type: str
@@ -43,6 +43,10 @@ options:
     default: ""
   release:
     description: The release this host would get. The first host's release counts for the whole run; another one fails.
+    type: str
+    default: ""
+  machine:
+    description: What identifies the machine; empty if unknown. It fails if another host of the run is the same machine.
     type: str
     default: ""
   facts:

@@ -24,6 +24,11 @@ options:
     type: list
     elements: str
     default: []
+  repositories:
+    description: The only repositories to install from, by their ids. Restoring uses all that answer.
+    type: list
+    elements: str
+    default: []
   lock_timeout:
     description: Seconds to wait for another package transaction, or another step on the host.
     type: int
@@ -41,6 +46,7 @@ EXAMPLES = """
   kernel_thp.fleet.packages:
     state: installed
     packages: [kernel-thp-cloud-core-6.1.187-1.x86_64]
+    repositories: [kernel-thp]
 """
 
 RETURN = """
@@ -65,6 +71,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Rec
 ARGUMENTS = {
     "state": {"type": "str", "choices": ["installed", "restored"], "required": True},
     "packages": {"type": "list", "elements": "str", "default": []},
+    "repositories": {"type": "list", "elements": "str", "default": []},
     "lock_timeout": {"type": "int", "default": 300},
 }
 
@@ -73,13 +80,16 @@ def install(parameters: Parameters, check: bool) -> Result:
     missing = packages.missing(parameters["packages"])
     if check:
         return {**difference([], missing), "added": missing, "removed": []}
+    if not parameters["repositories"]:
+        raise Problem("repositories is missing", "give what kernel_thp.fleet.repository returned")
     store = Store()
     record = store.need(records.BEGUN, records.INSTALLING, records.INSTALLED, records.ARMED, records.BOOTED)
     if not missing and record["phase"] not in (records.BEGUN, records.INSTALLING):
         return {"changed": False, "added": [], "removed": []}
-    record = store.write(record, phase=records.INSTALLING, **_noted(record, missing, parameters["lock_timeout"]))
+    record = store.write(record, phase=records.INSTALLING, **_noted(record, missing, parameters))
     if missing:
-        packages.dnf(["install", *missing], parameters["lock_timeout"], "see /var/log/dnf.log on the host")
+        hint, sources = "see /var/log/dnf.log on the host", parameters["repositories"]
+        packages.dnf(["install", *missing], parameters["lock_timeout"], hint, sources)
     lacking = packages.missing(parameters["packages"])
     if lacking:
         raise Problem(
@@ -90,13 +100,14 @@ def install(parameters: Parameters, check: bool) -> Result:
     return {**difference(made["removed"], made["added"]), "changed": bool(missing), **made}
 
 
-def _noted(record: Record, missing: list[str], lock_timeout: int) -> Record:
+def _noted(record: Record, missing: list[str], parameters: Parameters) -> Record:
     """Return what to record before the transaction, so that it can be undone even after a power failure.
 
     Others may install packages before, after and during the transaction. So record which packages dnf is going to
     touch; packages_before is only taken at the first attempt.
     """
-    touched = set(packages.download(missing, lock_timeout) if missing else [])
+    patience, sources = parameters["lock_timeout"], parameters["repositories"]
+    touched = set(packages.download(missing, patience, sources) if missing else [])
     if record["phase"] == records.INSTALLING:
         return {"packages_touched": sorted(touched | set(record["packages_touched"]))}
     return {"packages_touched": sorted(touched), "packages_before": packages.installed()}
@@ -141,7 +152,7 @@ def _remove(names: list[str], lock_timeout: int) -> None:
         what = f"{', '.join(others)} needs what the rollout installed, and would be removed with it"
         raise Problem(what, "remove them by hand, then run rollback.yml again")
     # Dependencies that are no longer needed stay, unless the list names them.
-    words = ["--setopt=clean_requirements_on_remove=0", "remove", *names]
+    words = ["--setopt=clean_requirements_on_remove=0", "--disablerepo=*", "remove", *names]
     packages.dnf(words, lock_timeout, "see /var/log/dnf.log on the host")
 
 

@@ -139,7 +139,8 @@ def begin(parameters: Parameters, check: bool) -> Result:
         raise Problem("target is missing", "give what kernel_thp.fleet.repository returned")
     store = Store()
     old = store.read()
-    found = records.begin(old, parameters["run"], parameters["target"], snapshot.before())
+    begun = records.begin(old, parameters["run"], parameters["target"], snapshot.before())
+    found = {**begun, "machine": snapshot.machine_id()}
     if not check:
         found = store.write(found)
     return {**difference(_brief(old), _brief(found)), "changed": True, "record": found}

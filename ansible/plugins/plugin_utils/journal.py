@@ -16,8 +16,9 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding
 
 SCHEMA = 1
 RUN, HOSTS, RELEASE, PAGE = "run.json", "hosts", "release", "report.html"
+MACHINES = "machines"
 # How a host can end: as intended, or failed.
-GOOD = ("done", "unchanged", "undone", "supported", "checked")
+GOOD = ("done", "unchanged", "undone", "supported", "checked", "ready")
 BAD = ("refused", "unreachable", "rolled-back", "failed", "lost", "unsupported")
 Note = dict[str, Any]
 MaybeNote = Optional[Note]
@@ -74,12 +75,23 @@ class Journal:
         """Return the release of this run: the first one that any of its hosts settles on, or none yet."""
         path = self.folder / RELEASE
         if wanted and not path.exists():
-            part = self.folder / f".{RELEASE}-{os.getpid()}"
-            part.write_text(wanted)
-            with contextlib.suppress(FileExistsError):
-                os.link(part, path)
-            part.unlink()
+            self._write_first(path, wanted)
         return files.word(path) or ""
+
+    def same_machine(self, host: str, machine: str) -> str:
+        """Return the first host of this run that is this machine, which may be this one."""
+        path = self.folder / MACHINES / quote(machine, safe="")
+        path.parent.mkdir(exist_ok=True)
+        self._write_first(path, host)
+        return files.word(path) or host
+
+    def _write_first(self, path: Path, content: str) -> None:
+        """Write a file, unless another worker has."""
+        part = self.folder / f".first-{os.getpid()}"
+        part.write_text(content)
+        with contextlib.suppress(FileExistsError):
+            os.link(part, path)
+        part.unlink()
 
     def write_run(self, run: Note) -> None:
         files.replace(self.folder / RUN, encoding.form(run))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
 
 MIB = 1 << 20
 MACHINE = "x86_64"
@@ -24,15 +25,35 @@ def unfit(seen: Seen) -> list[str]:
     return [sentence for sentence, is_there in checks.items() if not is_there]
 
 
+def cloned(seen: Seen) -> list[str]:
+    """Return why a record is not this host's: nothing may be done to a host by the record of another one."""
+    record, own = seen.get("record"), seen.get("host", {}).get("machine_id", "")
+    if record is None or not records.foreign(record, own):
+        return []
+    what = f"this host is a clone: {records.FOLDER / records.NAME} is of machine {record['machine']}, this is {own}"
+    how = "move it away, and holder.json beside it; the host keeps the kernel, packages and default that it has"
+    if records.unfinished(record):
+        how = f"the rollout of {record['target']['uname']} was unfinished: see which kernel is the default, then {how}"
+    return [f"{what}; {how}"]
+
+
 def hindered(
-    seen: Seen, target: Mapping[str, Any], boot_mib: int, root_mib: int, need_watchdog: bool, allow_fips: bool = False
+    seen: Seen,
+    target: Mapping[str, Any],
+    boot_mib: int,
+    root_mib: int,
+    need_watchdog: bool,
+    allow_fips: bool = False,
+    var_mib: int = 0,
 ) -> list[str]:
     """Return what has to be fixed before anything is changed, each with a hint."""
     host = seen["host"]
     found = list(host["boot"]["problems"])
     if not _installed(seen, target):
         # An earlier rollout that this one continues has already used the space.
-        found += _space(host, boot_mib, root_mib)
+        found += _space(host, boot_mib, root_mib, var_mib)
+    if host.get("multipath"):
+        found.append(f'{host["multipath"]}; have dracut add it (add_dracutmodules+=" multipath "), and run dracut -f')
     if host["tuned_gone"]:
         found.append("tuned-adm is missing, although the package tuned is installed; reinstall tuned")
     if host["fips"] and not allow_fips:
@@ -44,6 +65,44 @@ def hindered(
     return found
 
 
+def reasons(
+    seen: Seen, found: Mapping[str, Any], undoable: Mapping[str, Any], left_out: str, limits: Sequence[Any]
+) -> list[str]:
+    """Return all that keeps a host from taking part in a rollout, for the survey.
+
+    `found` and `undoable` are the results of two modules, `left_out` the problem of a host that is out of service, and
+    `limits` are those of `hindered`.
+    """
+    unsuited = unfit(seen)
+    if unsuited:
+        return unsuited
+    others = [found.get("msg"), undoable.get("msg"), left_out if records.drained(seen["record"]) else ""]
+    hindrances = hindered(seen, found.get("target") or {"uname": ""}, *limits)
+    return [*cloned(seen), *_held(seen), *filter(None, others), *hindrances]
+
+
+def _held(seen: Seen) -> list[str]:
+    """Return who works on a host, unless a rollout would take it over."""
+    holder = seen["holder"]
+    if not holder or process.gone(holder["run"], holder["controller"]):
+        return []
+    what = f"run {holder['run']} of {holder['controller']} works on this host since {holder['since']}"
+    return [f"{what}; wait for it, or give its name in thp_preflight_instead_of if it is gone"]
+
+
+def surveyed(seen: Seen, why_not: Sequence[str]) -> dict[str, Any]:
+    """Return what the report says about a host that was surveyed."""
+    host = seen["host"]
+    about = {"uname": host.get("uname"), "counters": host.get("counters")}
+    loader = (host.get("boot") or {}).get("loader")
+    return {
+        "before": about,
+        "loader": loader,
+        "reasons": list(why_not),
+        "remarks": remarks(seen) if not why_not else [],
+    }
+
+
 def _installed(seen: Seen, target: Mapping[str, Any]) -> bool:
     record = seen["record"]
     if not record or record["target"]["uname"] != target["uname"]:
@@ -51,8 +110,9 @@ def _installed(seen: Seen, target: Mapping[str, Any]) -> bool:
     return record["phase"] in (records.INSTALLED, records.ARMED, records.BOOTED, records.DONE)
 
 
-def _space(host: Mapping[str, Any], boot_mib: int, root_mib: int) -> list[str]:
+def _space(host: Mapping[str, Any], boot_mib: int, root_mib: int, var_mib: int) -> list[str]:
     places = [("/", host["root_free_bytes"], root_mib)]
+    places += [(path, free, var_mib) for path, free in host.get("var_free_bytes", {}).items()]
     if host["boot"]["loader"]:
         places.append((host["boot"]["path"], host["boot"]["free_bytes"], boot_mib))
     return [
@@ -71,6 +131,8 @@ def remarks(seen: Seen) -> list[str]:
     for name in (name for name, value in host["configured_sysctls"].items() if value == "0"):
         message = f"sysctl.d sets {name.replace('/', '.')} = 0"
         found.append(f"{message}: the new kernel still reboots by itself during its trial, but not later")
+    if host.get("kdump"):
+        found.append(host["kdump"])
     if host["counters"]["pressure_us"] is None:
         what = "the old kernel has no /proc/pressure/memory (psi=0?)"
         found.append(
@@ -87,6 +149,8 @@ def finished(seen: Seen, target: Mapping[str, Any]) -> bool:
 
 def halfway(seen: Seen) -> bool:
     """Say whether an earlier run has left the host in the middle of a rollout, or out of service."""
+    if cloned(seen):
+        return False
     return records.unfinished(seen.get("record")) or records.drained(seen.get("record"))
 
 

@@ -98,6 +98,23 @@ def complaint(casualties: Sequence[Note], allowed: int) -> str:
     return "; ".join([count, *(sentence(host) for host in casualties)])
 
 
+def table(hosts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the hosts of a survey as lines for a terminal, those first that cannot take part."""
+    rows = [("host", "kernel", "loader", "verdict", "reasons")]
+    for host in sorted(hosts, key=lambda host: host["result"] not in BAD):
+        facts, failed = host["facts"], host["failed"] or {}
+        why = facts.get("reasons") or [failed.get("why", "")]
+        kernel = facts.get("before", {}).get("uname") or "-"
+        rows.append((host["host"], kernel, facts.get("loader") or "-", host["result"], why[0]))
+        rows += [("", "", "", "", reason) for reason in why[1:]]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "\n".join("  ".join([*map(str.ljust, row, widths), row[4]]).rstrip() for row in rows)
+
+
+def unready(casualties: Sequence[Note], hosts: int) -> str:
+    return f"{len(casualties)} of {hosts} hosts cannot take part: {', '.join(host['host'] for host in casualties)}"
+
+
 def evaluated(result: Mapping[str, Any], counters: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return what the report says about a host that was evaluated; nothing if that failed."""
     validated = result.get("validate")

@@ -6,12 +6,14 @@ that vanished is no longer in the batch. A host without a journal has failed as 
 
 from __future__ import annotations
 
+from ansible.utils.display import Display
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import report, run_dir, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
 
 # The hosts of the play, and those that were not dropped, in total and in the batch.
 HOSTS = ("ansible_play_hosts_all", "ansible_play_hosts", "ansible_play_batch")
+SURVEY = "survey"
 UNNOTED = "Ansible dropped it before anything was done to it; read its output, and check the host's variables"
 
 
@@ -25,18 +27,26 @@ def evaluate(found: Journal, check: bool, variables: Variables) -> Result:
     notes = list(found.notes())
     fallen = summary.casualties(notes)
     through = len(reached) == len(everybody)
-    allowed = found.run()["max_failed"]
+    run = found.run()
+    allowed = run["max_failed"]
     too_many = len(fallen) > allowed
+    surveys = run["playbook"] == SURVEY
     complaint = summary.complaint(fallen, allowed) if fallen else None
-    if too_many and not through:
+    if fallen and surveys:
+        complaint = summary.unready(fallen, len(notes))
+    # Check mode has harmed nobody, and a survey has only one batch: both show all hosts.
+    stops = too_many and not through and not run["check"]
+    if stops:
         report.finish(found, "stopped", complaint)
     elif through:
-        report.finish(found, "finished", complaint)
+        whole = report.finish(found, "finished", complaint)
+        if surveys:
+            Display().display(summary.table(whole["hosts"]))
         run_dir.leave()
     else:
         report.write(found)
     # Failures within the budget do not stop the run, but a run with failed hosts does not exit with 0.
-    failed = too_many or (through and bool(fallen))
+    failed = stops or (through and bool(fallen))
     message = complaint or f"{len(notes)} hosts, none failed"
     where = "" if check else f"; report: {found.folder}"
     return {"failed": failed, "msg": message + where, "report": str(found.folder)}
