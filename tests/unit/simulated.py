@@ -16,8 +16,9 @@ OLD = "6.1.0-56-amd64"
 COUNTERS = {"time": 1.0, "uptime": 2.0, "memory": {}, "events": {}, "pressure_us": 1}
 BEFORE = {"uname": OLD, "tuned": {}, "boot": {}, "hugepages": {}, "sysctls": {}, "counters": COUNTERS}
 # The state of a host unless a test changes it. `newest` is the release in its repository, `log` that of its kernel, and
-# `says` has answers to modules that replace the usual ones.
-LIKE: dict[str, Any] = {"uname": OLD, "newest": "1", "log": "", "tuned_gone": False, "says": {}}
+# `says` has answers to modules that replace the usual ones. With `reboots`, a boot once asks for a reboot, which
+# Ansible itself refuses to a host with a local connection.
+LIKE: dict[str, Any] = {"uname": OLD, "newest": "1", "log": "", "tuned_gone": False, "reboots": False, "says": {}}
 RECORD, HOLDER = "rollout.json", "holder.json"
 # Ansible takes it for the interpreter of modules.
 PROGRAM = """\

@@ -13,7 +13,12 @@ ARGUMENTS = {
     "directory": {"type": "path", "required": True},
     "playbook": {"type": "str", "choices": ["rollout", "rollback", "validate"], "required": True},
     "max_failed": {"type": "str", "default": "0"},
+    "max_lost": {"type": "str", "default": "1"},
+    "max_unreachable": {"type": "str", "default": "5%"},
+    "pause": {"type": "str", "default": "0"},
+    "batches": {"type": "list", "elements": "int", "default": []},
 }
+BUDGETS = ("max_failed", "max_lost", "max_unreachable")
 DIRECTORY = "thp_report_directory"
 IN_PART = "--tags or --skip-tags leave out tasks of this run, which would then look like a success; run without them"
 
@@ -50,10 +55,13 @@ class ActionModule(OnController):
             why = f"a run has one directory for reports: it would be {wanted}, but {other}"
             raise AnsibleActionFail(f"{why}; give {DIRECTORY} by -e")
         planned = variables["ansible_play_hosts_all"]
-        max_failed = budget.allowed(given["max_failed"], len(planned))
+        settings = {name: budget.allowed(given[name], len(planned), f"thp_fleet_{name}") for name in BUDGETS}
+        settings["pause"] = budget.seconds(given["pause"], "thp_fleet_pause")
         found = run_dir.settle(play._uuid, Path(given["directory"]), self._task.check_mode)
         run, controller = process.this_run(), process.controller()
-        found.begin(run, given["playbook"], controller, planned, self._task.check_mode, max_failed)
+        found.begin(
+            run, given["playbook"], controller, planned, self._task.check_mode, batches=given["batches"], **settings
+        )
         return {}
 
     def _others_too(self, variables: Variables) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ansible_collections.kernel_thp.fleet.plugins.action.note import journal
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import report, summary
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import budget, report, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.controller import OnController
 
@@ -26,24 +26,23 @@ class ActionModule(OnController):
         found = journal(self._task.get_play()._uuid)
         everybody, left, batch = (variables[name] for name in HOSTS)
         reached = summary.reached(everybody, left, batch)
-        for host in reached:
-            if found.note(host) is None:
-                found.fail(host, "", UNNOTED)
-                found.end(host, "failed")
-        notes = list(found.notes())
+        for host in found.unnoted(reached):
+            found.fail(host, "", UNNOTED)
+            found.end(host, "failed")
+        notes, run = list(found.notes()), found.run()
         fallen = summary.casualties(notes)
         through = len(reached) == len(everybody)
-        allowed = found.run()["max_failed"]
-        too_many = len(fallen) > allowed
-        complaint = summary.complaint(fallen, allowed) if fallen else None
+        too_many, count = budget.verdict(run, fallen)
+        complaint = summary.complaint(count, fallen) if fallen else None
         if too_many and not through:
-            report.finish(found, "stopped", complaint)
+            report.finish(found, "stopped", complaint, notes)
         elif through:
-            report.finish(found, "finished", complaint)
+            report.finish(found, "finished", complaint, notes)
         else:
-            report.write(found)
+            report.write(found, notes)
         # Failures within the budget do not stop the run, but a run with failed hosts does not exit with 0.
         failed = too_many or (through and bool(fallen))
         message = complaint or f"{len(notes)} hosts, none failed"
         where = "" if self._task.check_mode else f"; report: {found.folder}"
-        return {"failed": failed, "msg": message + where, "report": str(found.folder)}
+        pause = 0 if failed or through or self._task.check_mode else run["pause"]
+        return {"failed": failed, "msg": message + where, "report": str(found.folder), "pause": pause}

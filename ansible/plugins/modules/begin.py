@@ -27,6 +27,25 @@ options:
     description: How many hosts may fail, as a number, or as a percentage of the play's hosts, which is rounded down.
     type: str
     default: "0"
+  max_lost:
+    description: How many hosts may be lost, in the same form. Those that are lost have failed as well.
+    type: str
+    default: "1"
+  max_unreachable:
+    description:
+      - How many hosts may be unreachable when their turn comes, in the same form, without counting as failed. Those of
+        the first batch always count.
+    type: str
+    default: 5%
+  pause:
+    description: Seconds between two batches, which M(kernel_thp.fleet.verdict) returns.
+    type: str
+    default: "0"
+  batches:
+    description: The sizes of the batches, in order.
+    type: list
+    elements: int
+    default: []
 """
 
 EXAMPLES = """

@@ -21,6 +21,10 @@ EXAMPLES = """
 """
 
 RETURN = """
+pause:
+  description: Seconds until the next batch; 0 after the last one, and in check mode.
+  returned: always
+  type: int
 report:
   description: The directory of the run.
   returned: always

@@ -1,8 +1,8 @@
-"""Run a module that changes a host, for the run that holds the host."""
+"""Run a module that changes a host, for the run that holds the host. A failure counts at once, see breaker.py."""
 
 from __future__ import annotations
 
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import breaker, process
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import OnHost, Result, Variables
 
 
@@ -11,4 +11,8 @@ class AsHolder(OnHost):
 
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         self._task.args.setdefault("run", process.this_run())
-        return super().run(tmp, task_vars)
+        result: Result = super().run(tmp, task_vars)
+        # The record action tries again after this one.
+        if "held_by" not in result:
+            breaker.tell(self._task, task_vars or {}, result)
+        return result

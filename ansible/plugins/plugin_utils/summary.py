@@ -12,6 +12,8 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import BA
 LOST, INTERRUPTED, RUNNING, NOT_REACHED = "lost", "interrupted", "running", "not-reached"
 # States of runs that ended early, whatever the results of their hosts.
 CUT_SHORT = ("stopped", "aborted")
+# How many hosts a message names.
+NAMED = 20
 NO_RESULT = {LOST: "contact was lost in this step", INTERRUPTED: "the run was cut off in this step"}
 
 
@@ -93,9 +95,11 @@ def sentence(host: Note) -> str:
     return f"{host['host']}: {host['result']}, {failed['step']} failed: {failed['why']}{then}"
 
 
-def complaint(casualties: Sequence[Note], allowed: int) -> str:
-    count = f"{len(casualties)} host{'s' if len(casualties) != 1 else ''} failed, {allowed} allowed"
-    return "; ".join([count, *(sentence(host) for host in casualties)])
+def complaint(count: str, casualties: Sequence[Note]) -> str:
+    """Return a count with what happened to each host, if these are not too many to read."""
+    more = len(casualties) - NAMED
+    rest = [f"and {more} more, see the report"] if more > 0 else []
+    return "; ".join([count, *(sentence(host) for host in casualties[:NAMED]), *rest])
 
 
 def evaluated(result: Mapping[str, Any], counters: Mapping[str, Any] | None = None) -> dict[str, Any]:
