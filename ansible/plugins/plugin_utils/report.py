@@ -1,4 +1,4 @@
-"""The report of a run, made from its journal: report.json and the page. It is rewritten during the run."""
+"""The report of a run, made from its journal: report.json, junit.xml and the page. It is rewritten during the run."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding, journal, page, process, summary
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding, journal, junit, page, process, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal, Note
 
-REPORT = "report.json"
+REPORT, JUNIT = "report.json", "junit.xml"
 # Wait this many times the cost of a report before the next one, so that reports hardly slow the run.
 IDLE = 50.0
 
 
 def write(found: Journal, notes: Iterable[Note] | None = None) -> dict[str, Any]:
-    """Write report.json and report.html, each atomically; `notes` saves reading the journal."""
+    """Write report.json, junit.xml and report.html, each atomically; `notes` saves reading the journal."""
     return _write(found, found.run(), notes)
 
 
 def _write(found: Journal, run: Note, notes: Iterable[Note] | None) -> dict[str, Any]:
     whole = summary.whole(run, found.notes() if notes is None else notes)
     files.replace(found.folder / REPORT, encoding.form(whole))
+    files.replace(found.folder / JUNIT, encoding.text(junit.render(whole)))
     files.replace(found.folder / journal.PAGE, encoding.text(page.render(whole)))
     return whole
 

@@ -10,6 +10,7 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import BA
 
 # Results of hosts without one: the batch is over, the run was killed, the run is running, the run never reached it.
 LOST, INTERRUPTED, RUNNING, NOT_REACHED = "lost", "interrupted", "running", "not-reached"
+OPEN = (INTERRUPTED, RUNNING, NOT_REACHED)
 # States of runs that ended early, whatever the results of their hosts.
 CUT_SHORT = ("stopped", "aborted")
 # How many hosts a message names.
