@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,6 +27,13 @@ def test_a_play_without_batches_is_one() -> None:
 
 def test_times_are_told_in_what_they_are_long_in() -> None:
     assert [span(seconds) for seconds in (59.6, 100, 5900, 7260)] == ["60 s", "2 min", "98 min", "2 h 1 min"]
+
+
+def test_it_is_documented(ansible: Mapping[str, str]) -> None:
+    words = ["ansible-doc", "-t", "callback", "kernel_thp.fleet.progress"]
+    done = subprocess.run(words, env=ansible, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "stdout_callback=kernel_thp.fleet.progress" in done.stdout
 
 
 def test_batches_steps_failures_and_verdicts_are_shown_and_no_tasks(ansible: Mapping[str, str], tmp_path: Path) -> None:
