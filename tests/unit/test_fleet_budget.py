@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -76,6 +78,20 @@ def test_drains_that_failed_end_drains_and_not_reboots(journal: Journal) -> None
         journal.fell(host, breaker.DRAIN)
     assert breaker.exceeded(journal) is None
     assert breaker.exceeded(journal, drain=True) == "not begun, because this run has failed on h1, h2, and 1 may fail"
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_failure_that_cannot_be_written_does_not_replace_the_result(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, drain: bool
+) -> None:
+    shutil.rmtree(journal.folder / "fallen")
+    journal.step("h1", "kernel")
+    warned: list[str] = []
+    monkeypatch.setattr(breaker.Display, "warning", lambda _, text: warned.append(text))
+    monkeypatch.setattr(breaker.run_dir, "settled", lambda play: journal)
+    task = SimpleNamespace(get_play=lambda: SimpleNamespace(_uuid=""), failed_when=[], name="a task")
+    breaker.tell(task, {"inventory_hostname": "h1"}, {"failed": True, "msg": "it panicked"}, drain)
+    assert [text.partition(":")[0] for text in warned] == [f"h1 cannot be noted in {journal.folder}"]
 
 
 def test_a_look_at_the_failures_reads_no_host(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:

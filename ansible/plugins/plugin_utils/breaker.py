@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.playbook.task import Task
+from ansible.utils.display import Display
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding, run_dir
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
 
@@ -43,14 +44,19 @@ def tripped(task: Task, drain: bool = False) -> str | None:
 
 
 def tell(task: Task, variables: Result, result: Result, drain: bool = False) -> None:
-    """Note that a task has failed, unless its playbook decides whether it has."""
+    """Note that a task has failed, unless its playbook decides whether it has.
+
+    If that cannot be written, the result of the task is still what matters.
+    """
     journal = run_dir.settled(task.get_play()._uuid)
     if not journal or not result.get("failed") or (task.failed_when and not drain):
         return
     host = variables["inventory_hostname"]
-    step = journal.present_step(host)
-    if drain:
-        journal.fell(host, DRAIN)
-    elif step not in OTHERS:
-        journal.fell(host, LOST if result.get("lost_contact") else FAILED)
-        journal.fail(host, task.name, encoding.reason(result))
+    try:
+        if drain:
+            journal.fell(host, DRAIN)
+        elif journal.present_step(host) not in OTHERS:
+            journal.fell(host, LOST if result.get("lost_contact") else FAILED)
+            journal.fail(host, task.name, encoding.reason(result))
+    except (OSError, ValueError) as error:
+        Display().warning(f"{host} cannot be noted in {journal.folder}: {error}")
