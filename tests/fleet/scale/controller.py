@@ -7,6 +7,7 @@ processor times, so other work on the machine matters little.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import resource
 import subprocess
@@ -26,6 +27,7 @@ COUNTS = (200, 1000, 5000)
 FORM = "{:>6} {:>10} {:>10} {:>10} {:>10} {:>11} {:>10} {:>14} {:>12}"
 HEADINGS = ("hosts", "plan", "one note", "one look", "reports", "report.json", "page", "play, per host", "its memory")
 FAILURES, BATCH = 3, 50
+PLUGINS = "ansible_collections.kernel_thp.fleet.plugins.plugin_utils"
 Note = dict[str, Any]
 
 
@@ -45,12 +47,12 @@ def took(work: Callable[[], object], times: int = 1) -> str:
 
 def bookkeeping(names: Sequence[str], note: Note, folder: Path) -> list[str]:
     """Measure a plan with 20 domains, and the journal of a run in which three hosts have failed."""
-    from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import batches, breaker, report
-    from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
-
+    batches, breaker, journals, report = (
+        importlib.import_module(f"{PLUGINS}.{name}") for name in ("batches", "breaker", "journal", "report")
+    )
     racks = {f"rack{rack}": names[rack::20] for rack in range(20)}
     planned = took(lambda: batches.plan({"all": names, **racks}, domains=list(racks)))
-    journal = Journal(folder / "journal")
+    journal = journals.Journal(folder / "journal")
     journal.begin("run", "rollout", "here", names, check=True, max_failed=len(names))
     for name in names:
         (journal.folder / "hosts" / f"{name}.json").write_text(json.dumps({**note, "host": name}, indent=1))
