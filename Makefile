@@ -118,8 +118,9 @@ fleet: deps rpms image ## rollout to a fleet of virtual hosts, one that fails, a
 fleet-full: deps rpms image ## every way in which a rollout can fail, and back (hours; goes on where it was interrupted)
 	@$(VENV)/python -m pytest -s -v --go-on tests/fleet
 
-fleet-scale: deps ## what a rollout itself costs the controller, with 20 and with 200 simulated hosts
-	@$(VENV)/python -m tests.fleet.scale.measure
+fleet-scale: deps ## what a rollout itself costs the controller, with 20 and with 200 simulated hosts (SIZES='20 1000': others)
+	@$(VENV)/python -m tests.fleet.scale.measure $(if $(SIZES),--hosts $(SIZES))
+	@$(VENV)/python -m tests.fleet.scale.controller
 
 molecule: deps rpms image ## each role of the Ansible collection by itself, on a virtual host
 	@$(VENV)/python -m tests.fleet.roles

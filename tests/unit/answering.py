@@ -1,6 +1,6 @@
 """The program of a simulated host: the collection's own module keeps record and holder, all other answers are made up.
 
-It never needs a reboot: after a boot once or a rollback, it reports the other kernel as running.
+Unless it is told to, it never needs a reboot: after a boot once or a rollback, it reports the other kernel as running.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def boot(host: Host, given: Result) -> Result:
         host.be(uname=OLD if given["state"] == "returning" else given["uname"])
     if given["state"] == "confirmed":
         host.write(RECORD, {**host.record, "phase": "booted"})
-    return {"changed": True, "reboot": False, "boot_id": BOOT_ID}
+    return {"changed": True, "reboot": given["state"] == "once" and host.like["reboots"], "boot_id": BOOT_ID}
 
 
 def evaluate(host: Host, given: Result) -> Result:

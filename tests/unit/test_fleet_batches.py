@@ -52,13 +52,21 @@ def test_each_play_of_a_command_is_counted_by_itself(ansible: Mapping[str, str],
     assert played.results() == {"h2": "unreachable"}, "the second one is the latest"
 
 
-@pytest.mark.parametrize("wrong", ["one", "-1", "101%", "1.5"])
+@pytest.mark.parametrize(
+    ("variable", "wrong"),
+    [
+        *[("thp_fleet_max_failed", wrong) for wrong in ("one", "-1", "101%", "1.5")],
+        ("thp_fleet_max_lost", "-1"),
+        ("thp_fleet_max_unreachable", "some"),
+        ("thp_fleet_pause", "10m"),
+    ],
+)
 def test_a_budget_that_is_none_ends_the_run_before_any_host_is_touched(
-    ansible: Mapping[str, str], tmp_path: Path, wrong: str
+    ansible: Mapping[str, str], tmp_path: Path, variable: str, wrong: str
 ) -> None:
-    played = play(ansible, tmp_path, {"h1": GONE}, "rollout", "-e", json.dumps({"thp_fleet_max_failed": wrong}))
+    played = play(ansible, tmp_path, {"h1": GONE}, "rollout", "-e", json.dumps({variable: wrong}))
     assert played.code == 2
-    assert f"thp_fleet_max_failed is '{wrong}'; give a number of hosts" in played.output
+    assert f"{variable} is '{wrong}'; give a number of " in played.output
     assert "TASK [Roll out to the host" not in played.output
     assert not list(tmp_path.glob("*/*/run.json"))
 
@@ -72,6 +80,13 @@ def test_a_budget_is_a_number_or_a_share_of_the_hosts(
     played = play(ansible, tmp_path, hosts, "rollout", "-e", given)
     assert played.code == 2
     assert played.results()["h4"] == ("not-reached" if stopped else "refused")
+
+
+def test_a_pause_is_between_batches_and_not_after_the_last(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    given = json.dumps({"thp_fleet_serial": [1], "thp_fleet_max_failed": 3, "thp_fleet_pause": 1})
+    played = play(ansible, tmp_path, dict.fromkeys(("h1", "h2", "h3"), GONE), "rollout", "-e", given)
+    assert played.report()["counts"] == {"unreachable": 3}
+    assert played.output.count("Pausing for 1 seconds") == 2
 
 
 @pytest.mark.parametrize("broken", ["h1", "h2"])
@@ -92,9 +107,9 @@ def test_a_host_of_which_ansible_can_make_nothing_has_failed(
 
 def test_the_last_host_of_all_counts_when_ansible_dropped_it(ansible: Mapping[str, str], tmp_path: Path) -> None:
     hosts = {"h1": there(tmp_path), "h2": {**GONE, "ansible_host": "{{ nowhere }}"}}
-    played = play(ansible, tmp_path, hosts, "validate", "-e", "thp_fleet_max_failed=1")
+    played = play(ansible, tmp_path, hosts, "validate")
     assert played.code == 2
-    assert "1 host failed, 1 allowed; h2: failed, start failed: Ansible dropped it" in played.output
+    assert "1 host failed, 2 allowed; h2: failed, start failed: Ansible dropped it" in played.output
     assert played.report()["state"] == "finished"
     assert played.results() == {"h1": "supported", "h2": "failed"}
 

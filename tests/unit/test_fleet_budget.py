@@ -1,48 +1,101 @@
-"""How many may fail: once more have, no host of the same batch starts the new kernel."""
+"""How many hosts may fail, be lost or be unreachable, after a batch; within one, see test_fleet_breaker.py."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import budget
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import breaker, budget
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
+
+# Ten hosts, of which the first two are the canaries.
+RUN: dict[str, Any] = {"planned": [f"h{number}" for number in range(10)], "batches": [2, 8]}
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
     found = Journal(tmp_path / "run")
-    found.begin("run-1", "rollout", "here", ["h1", "h2", "h3", "h4"], check=True, max_failed=1)
+    found.begin("run-1", "rollout", "here", ["h1", "h2", "h3", "h4"], check=True, max_failed=1, max_lost=0)
     return found
-
-
-def fail(journal: Journal, host: str, step: str) -> None:
-    journal.step(host, step)
-    journal.fail(host, "a task", "a reason")
 
 
 @pytest.mark.parametrize(("given", "number"), [(0, 0), ("3", 3), ("5%", 2), ("1%", 0), ("100%", 50)])
 def test_a_share_is_rounded_down(given: object, number: int) -> None:
-    assert budget.allowed(str(given), 50) == number
+    assert budget.allowed(str(given), 50, "a variable") == number
 
 
 def test_nothing_else_is_a_budget() -> None:
-    with pytest.raises(AnsibleActionFail, match="give a number of hosts"):
-        budget.allowed("5 %%", 50)
+    with pytest.raises(AnsibleActionFail, match="thp_fleet_max_lost is '5 %%'; give a number of hosts"):
+        budget.allowed("5 %%", 50, "thp_fleet_max_lost")
 
 
-def test_a_failure_counts_at_once_even_if_its_host_is_still_on_the_way_back(journal: Journal) -> None:
-    fail(journal, "h1", "kernel")
-    assert budget.exceeded(journal) is None
-    fail(journal, "h2", "gate")
-    journal.step("h2", "rollback")
-    assert budget.exceeded(journal) == "not started, because the kernel has failed on h1, h2, and 1 may fail"
+def fallen(*results: str) -> list[dict[str, Any]]:
+    """Return the last hosts of the run with these results."""
+    names = RUN["planned"][len(RUN["planned"]) - len(results) :]
+    return [{"host": name, "result": result} for name, result in zip(names, results)]
 
 
-def test_hosts_that_were_refused_say_nothing_about_the_kernel(journal: Journal) -> None:
+@pytest.mark.parametrize(
+    ("budgets", "results", "stops", "count"),
+    [
+        ((1, 9, 0), ["failed"], False, "1 host failed, 1 allowed"),
+        ((1, 9, 0), ["failed", "rolled-back"], True, "2 hosts failed, 1 allowed"),
+        ((9, 1, 0), ["lost", "failed"], False, "2 hosts failed, 9 allowed"),
+        ((9, 1, 0), ["lost", "lost"], True, "2 hosts failed, 9 allowed; 2 of them lost, 1 allowed"),
+        ((0, 1, 2), ["unreachable"] * 2, False, "0 hosts failed, 0 allowed; 2 more unreachable, 2 allowed"),
+        ((0, 1, 2), ["unreachable"] * 3, True, "1 host failed, 0 allowed; 2 more unreachable, 2 allowed"),
+        ((0, 1, 2), ["unreachable", "refused"], True, "1 host failed, 0 allowed; 1 more unreachable, 2 allowed"),
+        ((8, 1, 9), ["unreachable"] * 10, False, "2 hosts failed, 8 allowed; 8 more unreachable, 9 allowed"),
+        ((1, 1, 9), ["unreachable"] * 10, True, "2 hosts failed, 1 allowed; 8 more unreachable, 9 allowed"),
+    ],
+)
+def test_each_budget_stops_a_run_and_unreachable_canaries_have_failed(
+    budgets: tuple[int, int, int], results: list[str], stops: bool, count: str
+) -> None:
+    run = {**RUN, **dict(zip(("max_failed", "max_lost", "max_unreachable"), budgets))}
+    assert budget.verdict(run, fallen(*results)) == (stops, count)
+
+
+def test_a_failure_counts_at_once_and_once(journal: Journal) -> None:
+    journal.fell("h1", breaker.FAILED)
+    journal.fell("h1", breaker.LOST)
+    assert breaker.exceeded(journal) is None
+    journal.fell("h2/x", breaker.FAILED)
+    assert breaker.exceeded(journal) == "not begun, because this run has failed on h1, h2/x, and 1 may fail"
+
+
+def test_a_lost_host_can_be_one_too_many(journal: Journal) -> None:
+    journal.fell("h1", breaker.LOST)
+    assert breaker.exceeded(journal) == "not begun, because this run has failed on h1, and 0 may be lost"
+
+
+def test_drains_that_failed_end_drains_and_not_reboots(journal: Journal) -> None:
     for host in ("h1", "h2"):
-        fail(journal, host, "preflight")
-        journal.end(host, "refused")
-    journal.fail("h3", "", "dropped")
-    assert budget.exceeded(journal) is None
+        journal.fell(host, breaker.DRAIN)
+    assert breaker.exceeded(journal) is None
+    assert breaker.exceeded(journal, drain=True) == "not begun, because this run has failed on h1, h2, and 1 may fail"
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_failure_that_cannot_be_written_does_not_replace_the_result(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, drain: bool
+) -> None:
+    shutil.rmtree(journal.folder / "fallen")
+    journal.step("h1", "kernel")
+    warned: list[str] = []
+    monkeypatch.setattr(breaker.Display, "warning", lambda _, text: warned.append(text))
+    monkeypatch.setattr(breaker.run_dir, "settled", lambda play: journal)
+    task = SimpleNamespace(get_play=lambda: SimpleNamespace(_uuid=""), failed_when=[], name="a task")
+    breaker.tell(task, {"inventory_hostname": "h1"}, {"failed": True, "msg": "it panicked"}, drain)
+    assert [text.partition(":")[0] for text in warned] == [f"h1 cannot be noted in {journal.folder}"]
+
+
+def test_a_look_at_the_failures_reads_no_host(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each host of thousands looks, twice."""
+    journal.fell("h1", breaker.FAILED)
+    monkeypatch.setattr(Journal, "notes", lambda _: pytest.fail("it read the journal of all hosts"))
+    assert breaker.exceeded(journal) is None

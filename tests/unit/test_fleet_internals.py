@@ -73,6 +73,8 @@ def test_ansible_calls_what_the_collection_replaces(caller: Callable[..., Any], 
 def test_there_are_the_attributes_that_are_read() -> None:
     play = Play()
     assert play.only_tags is not None and play.skip_tags is not None
+    # callback/progress.py tells the batches of a play from other plays: Ansible copies a play for each of its batches.
+    assert play.copy()._uuid == play._uuid != Play()._uuid
     assert constants.DEFAULT_LOCAL_TMP
     assert Reboot.DEFAULT_REBOOT_TIMEOUT and Reboot.DEFAULT_REBOOT_MESSAGE
     assert WaitForConnection.DEFAULT_TIMEOUT and WaitForConnection.DEFAULT_CONNECT_TIMEOUT

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jinja2
 import pytest
+import yaml
 from ansible.errors import AnsibleFilterError
+from ansible_collections.kernel_thp.fleet.plugins.filter import fleet as fleet_filters
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import batches
+
+from scripts import collection
 
 GROUPS = {"all": ["b", "a", "d", "c"], "web": ["d", "b", "a"], "canary": ["d", "c"]}
 
@@ -115,3 +120,20 @@ def test_limit_reads_a_file_as_ansible_does(tmp_path: Path) -> None:
 def test_sizes_and_domains_that_are_none_are_mistakes(more: dict[str, object], message: str) -> None:
     with pytest.raises(AnsibleFilterError, match=message):
         batches.plan(GROUPS, **more)
+
+
+@pytest.mark.parametrize(
+    ("playbook", "expected"),
+    [("rollout", [1, 10, *[50] * 23, 39]), ("rollback", [1, 10, *[50] * 23, 39]), ("validate", [500, 500, 200])],
+)
+def test_every_playbook_takes_a_large_fleet_in_batches(playbook: str, expected: list[int]) -> None:
+    """Ansible remembers of a batch what its hosts answered, and a batch of thousands would be a lot."""
+    (play,) = yaml.safe_load((collection.SOURCE / "playbooks" / f"{playbook}.yml").read_text())
+    assert (play["hosts"], play["serial"]) == (
+        "{{ __fleet_batches | flatten }}",
+        "{{ __fleet_batches | map('length') }}",
+    )
+    jinja = jinja2.Environment()
+    jinja.filters["kernel_thp.fleet.plan"] = fleet_filters.plan
+    expression = play["vars"]["__fleet_batches"].strip().removeprefix("{{").removesuffix("}}")
+    assert sizes(jinja.compile_expression(expression)(groups=fleet(1200, 0, 1))) == expected

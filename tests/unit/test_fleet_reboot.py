@@ -16,7 +16,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action.reboot import ActionModule as AnsibleReboot
 from ansible_collections.kernel_thp.fleet.plugins.action import reboot
 from ansible_collections.kernel_thp.fleet.plugins.action.reboot import ActionModule as Reboot
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import contact, process, run_dir
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import breaker, contact, process, run_dir
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
 
 from scripts import collection
@@ -109,17 +109,12 @@ def test_a_host_does_not_start_a_kernel_that_has_failed_too_often_but_always_the
 ) -> None:
     journal = Journal(tmp_path / "run")
     journal.begin("run-1", "rollout", "here", ["h1", "h2"], check=True, max_failed=0)
-    journal.step("h1", "kernel")
-    journal.fail("h1", "a task", "it panicked")
-    host = Rebooted(monkeypatch, CAME_BACK, {}, CONFIRMED)
+    journal.fell("h1", breaker.FAILED)
     monkeypatch.setattr(run_dir, "settled", lambda: journal)
-    done = {"failed": False, "rebooted": True}
-    monkeypatch.setattr(AnsibleReboot, "perform_reboot", lambda *_: done)
-    monkeypatch.setattr(AnsibleReboot, "run", lambda plugin, *_: plugin.perform_reboot({}, {}))
-    host.plugin._connection._shell.tmpdir = None
+    host = Rebooted(monkeypatch, CAME_BACK, {}, CONFIRMED)
     found = host.run(state=state)
     assert found["rebooted"] == reboots
-    assert found.get("msg") == (None if reboots else "not started, because the kernel has failed on h1, and 0 may fail")
+    assert found.get("msg") == (None if reboots else "not begun, because this run has failed on h1, and 0 may fail")
 
 
 @pytest.mark.parametrize(

@@ -116,8 +116,16 @@ def test_a_host_that_vanished_counts_as_lost(journal: Journal) -> None:
 
 def test_the_complaint_names_host_step_and_reason(journal: Journal) -> None:
     fail(journal, "c1", "rolled-back", "no\n  room")
-    message = summary.complaint(summary.casualties(journal.notes()), 0)
-    assert message == "1 host failed, 0 allowed; c1: rolled-back, kernel failed: no room"
+    message = summary.complaint("1 host failed", summary.casualties(journal.notes()))
+    assert message == "1 host failed; c1: rolled-back, kernel failed: no room"
+
+
+def test_a_complaint_about_too_many_hosts_to_read_names_the_first(journal: Journal) -> None:
+    for number in range(22):
+        fail(journal, f"h{number:02}", "rolled-back")
+    message = summary.complaint("22 hosts failed", summary.casualties(journal.notes()))
+    assert message.count("kernel failed") == 20
+    assert message.endswith("h19: rolled-back, kernel failed: it broke; and 2 more, see the report")
 
 
 def test_the_report_holds_every_host_in_order_also_those_never_reached(journal: Journal) -> None:

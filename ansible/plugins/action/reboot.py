@@ -12,7 +12,7 @@ import time
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action.reboot import ActionModule as Reboot
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import budget, process, run_dir
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import breaker, process
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Contact, Result, Variables
 
 HOLDING, BOOT = "kernel_thp.fleet.record", "kernel_thp.fleet.boot"
@@ -33,14 +33,10 @@ POLL = 1.0
 class Rebooting(Reboot):  # type: ignore[misc]
     """As Ansible's own, for the run that holds the host; it ends when the module boot has run on the host."""
 
-    # Whether the reboot is into the new kernel.
-    _trial = False
-
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
         order = f"{SHUTDOWN} {shlex.quote(given['msg'])}"
         self._task.args = {"reboot_timeout": given["reboot_timeout"], "reboot_command": order}
-        self._trial = given["state"] == "confirmed"
         deadline = time.monotonic() + given["reboot_timeout"]
         result: Result = super().run(tmp, task_vars)
         if result.get("failed") and result.get("rebooted"):
@@ -74,25 +70,29 @@ class Rebooting(Reboot):  # type: ignore[misc]
         return {"name": "linux", "version": "", "family": "linux"}
 
     def perform_reboot(self, task_vars: Variables, distribution: Result) -> Result:
-        """Check the holder first. All other changes are made by our modules, which check it themselves.
-
-        A batch with more hosts than forks reboots them one after the other: if too many have failed by now, no further
-        host gets the new kernel. A host that is rolled back is rebooted in any case.
-        """
-        journal = run_dir.settled() if self._trial else None
-        if why := budget.exceeded(journal) if journal else None:
-            return self._refused(why)
+        """Check the holder first. All other changes are made by our modules, which check it themselves."""
         arguments = {"state": "checked", "run": process.this_run()}
         found: Result = self._execute_module(module_name=HOLDING, module_args=arguments, task_vars=task_vars)
         if found.get("failed"):
-            return self._refused(found.get("msg", ""))
+            began = datetime.datetime.now(datetime.timezone.utc)
+            return {"failed": True, "rebooted": False, "start": began, "msg": found.get("msg", "")}
         done: Result = super().perform_reboot(task_vars, distribution)
         return done
 
-    def _refused(self, why: str) -> Result:
-        began = datetime.datetime.now(datetime.timezone.utc)
-        return {"failed": True, "rebooted": False, "start": began, "msg": why}
 
-
-class ActionModule(Contact, Rebooting):
+class Rebooted(Contact, Rebooting):
     """As above, but losing the host fails."""
+
+
+class ActionModule(Rebooted):
+    """As above, unless the new kernel has failed too many hosts. A host that is rolled back reboots in any case.
+
+    A batch with more hosts than forks reboots them one after the other.
+    """
+
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
+        if why := breaker.tripped(self._task) if self._task.args.get("state") == "confirmed" else None:
+            return {"failed": True, "rebooted": False, "msg": why}
+        result = super().run(tmp, task_vars)
+        breaker.tell(self._task, task_vars or {}, result)
+        return result

@@ -45,10 +45,7 @@ def turned_away(failed: Mapping[str, Any], seen: ready.Seen) -> str:
     return "unreachable" if failed.get("lost_contact") else "refused"
 
 
-def why(failed: Mapping[str, Any]) -> str:
-    """Return the reason of a failed task in one line."""
-    message = failed.get("msg") or failed.get("module_stderr") or failed.get("stderr")
-    return encoding.line(message or "no reason was given; read Ansible's output")
+why = encoding.reason
 
 
 def unusable(patterns: Sequence[str]) -> list[str]:

@@ -16,6 +16,12 @@ options:
     description: The program and its arguments.
     type: list
     elements: str
+  before_trial:
+    description:
+      - Whether the program takes the host out of service for a new kernel. It is not run if more hosts of the run have
+        failed than may.
+    type: bool
+    default: false
 """
 
 EXAMPLES = """

@@ -37,6 +37,25 @@ options:
     description: How many hosts may fail, as a number, or as a percentage of the play's hosts, which is rounded down.
     type: str
     default: "0"
+  max_lost:
+    description: How many hosts may be lost, in the same form. Those that are lost have failed as well.
+    type: str
+    default: "1"
+  max_unreachable:
+    description:
+      - How many hosts may be unreachable when their turn comes, in the same form, without counting as failed. Those of
+        the first batch always count.
+    type: str
+    default: 5%
+  pause:
+    description: Seconds between two batches, which V(evaluated) returns.
+    type: str
+    default: "0"
+  batches:
+    description: The sizes of the batches, in order.
+    type: list
+    elements: int
+    default: []
   step:
     description: The step that begins; this ends the previous one.
     type: str
@@ -99,6 +118,10 @@ report:
   description: The directory of the run.
   returned: state is evaluated
   type: str
+pause:
+  description: Seconds until the next batch; 0 after the last one, and in check mode.
+  returned: state is evaluated
+  type: int
 aborted:
   description: Runs whose process was gone.
   returned: state is reported, or begun

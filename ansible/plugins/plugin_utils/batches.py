@@ -76,11 +76,12 @@ def plan(
         left = limited(groups, limit)
         chosen, first = chosen & left, first & left
     others = sorted(chosen - first)
+    inside = {name: set(groups[name]) for name in caps}
     repeated = list(sizes or (SIZES if first else (1, *SIZES)))
     found = [sorted(first)] if first else []
     while others:
         size = _number(repeated[0], len(chosen), "thp_fleet_serial")
-        batch = _batch(groups, others, size, caps)
+        batch = _batch(others, size, caps, inside)
         gone = set(batch)
         others = [host for host in others if host not in gone]
         found.append(batch)
@@ -88,14 +89,15 @@ def plan(
     return found
 
 
-def _batch(groups: Groups, hosts: Sequence[str], size: int, caps: Mapping[str, int]) -> list[str]:
+def _batch(hosts: Sequence[str], size: int, caps: Mapping[str, int], inside: Mapping[str, set[str]]) -> list[str]:
     """Return the first hosts that fit into a batch."""
-    inside = {name: set(groups[name]) for name in caps}
     taken: Counter[str] = Counter()
     batch: list[str] = []
     for host in hosts:
+        if len(batch) == size:
+            break
         own = [name for name in caps if host in inside[name]]
-        if len(batch) < size and all(taken[name] < caps[name] for name in own):
+        if all(taken[name] < caps[name] for name in own):
             batch.append(host)
             taken.update(own)
     return batch

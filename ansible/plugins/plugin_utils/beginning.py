@@ -9,6 +9,7 @@ from ansible.playbook.task import Task
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import budget, process, report, run_dir
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Variables
 
+BUDGETS = ("max_failed", "max_lost", "max_unreachable")
 DIRECTORY = "thp_report_directory"
 IN_PART = "--tags or --skip-tags leave out tasks of this run, which would then look like a success; run without them"
 
@@ -42,12 +43,13 @@ def begin(task: Task, given: Variables, variables: Variables) -> Variables:
         why = f"a run has one directory for reports: it would be {Path(wanted).absolute()}, but {other}"
         raise AnsibleActionFail(f"{why}; give {DIRECTORY} by -e")
     planned = variables["ansible_play_hosts_all"]
-    max_failed = budget.allowed(given["max_failed"], len(planned))
+    settings = {name: budget.allowed(given[name], len(planned), f"thp_fleet_{name}") for name in BUDGETS}
+    settings["pause"] = budget.seconds(given["pause"], "thp_fleet_pause")
     folder = Path(given["directory"])
     aborted = [] if task.check_mode else report.finish_dead(folder.expanduser())
     found = run_dir.settle(folder, task.check_mode)
     run, controller = process.this_run(), process.controller()
-    found.begin(run, given["playbook"], controller, planned, task.check_mode, max_failed)
+    found.begin(run, given["playbook"], controller, planned, task.check_mode, batches=given["batches"], **settings)
     return {"aborted": aborted}
 
 

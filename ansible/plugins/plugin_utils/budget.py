@@ -1,32 +1,47 @@
-"""How many hosts of a run may fail, and whether more have failed by now."""
+"""How many hosts of a run may fail, be lost or be unreachable, and whether more were when a batch is over."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Note
 
-# The steps before a host is changed.
-BEFORE = ("start", "preflight")
+LOST, UNREACHABLE = "lost", "unreachable"
 WANTED = "give a number of hosts, such as 2, or a percentage of the run's hosts, such as 5%"
 
 
-def allowed(given: str, hosts: int) -> int:
-    """Return the number for `thp_fleet_max_failed`. A percentage is rounded down, so 5% of ten hosts is none."""
+def allowed(given: str, hosts: int, variable: str) -> int:
+    """Return how many hosts a variable allows. A percentage is rounded down, so 5% of ten hosts is none."""
     found = re.fullmatch(r"(\d+)(%?)", given.strip())
     if found is None or (found[2] and int(found[1]) > 100):
-        raise AnsibleActionFail(f"thp_fleet_max_failed is {given!r}; {WANTED}")
+        raise AnsibleActionFail(f"{variable} is {given!r}; {WANTED}")
     return hosts * int(found[1]) // 100 if found[2] else int(found[1])
 
 
-def exceeded(journal: Journal) -> str | None:
-    """Return why no further host may start the new kernel, or None. A failure counts at once, not after its batch.
+def seconds(given: str, variable: str) -> int:
+    if not given.strip().isdecimal():
+        raise AnsibleActionFail(f"{variable} is {given!r}; give a number of seconds, such as 600")
+    return int(given)
 
-    A host that was refused says nothing about the kernel, and the others of its batch continue.
+
+def excused(run: Note, fallen: Sequence[Note]) -> list[Note]:
+    """Return the unreachable hosts that do not count as failed: as many as have a budget of their own.
+
+    Those of the first batch count: without its canaries, nobody has tried the kernel.
     """
-    fallen = sorted(note["host"] for note in journal.notes() if note["failed"] and note["failed"]["step"] not in BEFORE)
-    most = journal.run()["max_failed"]
-    if len(fallen) <= most:
-        return None
-    return f"not started, because the kernel has failed on {', '.join(fallen)}, and {most} may fail"
+    first = set(run["planned"][: sum(run["batches"][:1])])
+    silent = [host for host in fallen if host["result"] == UNREACHABLE and host["host"] not in first]
+    return silent[: run["max_unreachable"]]
+
+
+def verdict(run: Note, fallen: Sequence[Note]) -> tuple[bool, str]:
+    """Say whether a run has to stop after a batch, and how many hosts failed and may."""
+    spared = len(excused(run, fallen))
+    failed, lost = len(fallen) - spared, sum(host["result"] == LOST for host in fallen)
+    too_many_lost = lost > run["max_lost"]
+    parts = [f"{failed} host{'s' if failed != 1 else ''} failed, {run['max_failed']} allowed"]
+    parts += [f"{lost} of them lost, {run['max_lost']} allowed"] if too_many_lost else []
+    parts += [f"{spared} more unreachable, {run['max_unreachable']} allowed"] if spared else []
+    return failed > run["max_failed"] or too_many_lost, "; ".join(parts)

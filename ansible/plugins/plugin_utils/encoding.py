@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 
 def text(value: str) -> str:
@@ -13,6 +15,12 @@ def text(value: str) -> str:
 def line(value: object) -> str:
     """Return a value as one line."""
     return text(" ".join(str(value).split()))
+
+
+def reason(failed: Mapping[str, Any]) -> str:
+    """Return why a task failed, in one line."""
+    message = failed.get("msg") or failed.get("module_stderr") or failed.get("stderr")
+    return line(message or "no reason was given; read Ansible's output")
 
 
 def form(value: object) -> str:

@@ -6,17 +6,19 @@ import contextlib
 import datetime
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding
 
 SCHEMA = 1
-RUN, HOSTS, RELEASE, PAGE = "run.json", "hosts", "release", "report.html"
+RUN, HOSTS, FALLEN, RELEASE, PAGE = "run.json", "hosts", "fallen", "release", "report.html"
 MACHINES = "machines"
+# What a run has been told, in numbers of hosts and in seconds: see docs/fleet.md.
+SETTINGS: Mapping[str, Any] = {"max_failed": 0, "max_lost": 1, "max_unreachable": 0, "pause": 0, "batches": []}
 # How a host can end: as intended, or failed.
 GOOD = ("done", "unchanged", "undone", "supported", "checked", "ready")
 BAD = ("refused", "unreachable", "rolled-back", "failed", "lost", "unsupported")
@@ -37,10 +39,11 @@ class Journal:
     # The run
 
     def begin(
-        self, name: str, playbook: str, controller: str, planned: Sequence[str], check: bool, max_failed: int = 0
+        self, name: str, playbook: str, controller: str, planned: Sequence[str], check: bool, **settings: object
     ) -> None:
         """Write the plan of the run."""
-        (self.folder / HOSTS).mkdir(parents=True, exist_ok=True)
+        for part in (HOSTS, FALLEN):
+            (self.folder / part).mkdir(parents=True, exist_ok=True)
         self.write_run(
             {
                 "schema": SCHEMA,
@@ -53,7 +56,8 @@ class Journal:
                 "state": "running",
                 "why": None,
                 "planned": list(planned),
-                "max_failed": max_failed,
+                **SETTINGS,
+                **settings,
             }
         )
         if not check:
@@ -106,9 +110,27 @@ class Journal:
         content = files.text(self._path(host))
         return None if content is None else dict(json.loads(content))
 
+    def present_step(self, host: str) -> str:
+        return _present_step(self._begun(host))
+
     def notes(self) -> Iterator[Note]:
         for path in sorted((self.folder / HOSTS).glob("*.json")):
             yield dict(json.loads(path.read_text()))
+
+    def unnoted(self, hosts: Iterable[str]) -> list[str]:
+        """Return the hosts about which nothing was noted."""
+        return [host for host in hosts if not self._path(host).exists()]
+
+    # What keeps others from starting the kernel: a look at it costs as much as there are failures, not hosts
+
+    def fell(self, host: str, how: str) -> None:
+        """Note at once that a host failed; how it fell the first time counts."""
+        with contextlib.suppress(FileExistsError), (self.folder / FALLEN / quote(host, safe="")).open("x") as mark:
+            mark.write(how)
+
+    def fallen(self) -> dict[str, str]:
+        """Return which hosts failed, and how."""
+        return {unquote(path.name): path.read_text() for path in sorted((self.folder / FALLEN).iterdir())}
 
     def _begun(self, host: str) -> Note:
         """Return the note of a host, or a new one."""
@@ -125,9 +147,8 @@ class Journal:
     def fail(self, host: str, task: str, why: str) -> None:
         """Fail the present step. Only the first failure is reported; later ones are its consequences."""
         note = self._begun(host)
-        step = note["steps"][-1]["name"] if note["steps"] else "start"
         _end_step(note, False)
-        failure = note["failed"] or {"step": step, "task": task, "why": encoding.line(why)[:600]}
+        failure = note["failed"] or {"step": _present_step(note), "task": task, "why": encoding.line(why)[:600]}
         self._write({**note, "failed": failure})
 
     def end(self, host: str, result: str, why: str = "") -> None:
@@ -144,6 +165,10 @@ class Journal:
 
     def _write(self, note: Note) -> None:
         files.replace(self._path(note["host"]), encoding.form(note))
+
+
+def _present_step(note: Note) -> str:
+    return str(note["steps"][-1]["name"]) if note["steps"] else "start"
 
 
 def _end_step(note: Note, ok: bool) -> None:

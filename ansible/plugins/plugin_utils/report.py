@@ -1,4 +1,4 @@
-"""The report of a run, made from its journal: report.json and the page. It is rewritten during the run."""
+"""The report of a run, made from its journal: report.json, junit.xml and the page. It is rewritten during the run."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ import contextlib
 import fcntl
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding, journal, page, process, summary
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding, journal, junit, page, process, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal, Note
 
-REPORT = "report.json"
+REPORT, JUNIT = "report.json", "junit.xml"
 # Wait this many times the cost of a report before the next one, so that reports hardly slow the run.
 IDLE = 50.0
 
 
-def write(found: Journal) -> dict[str, Any]:
-    """Write report.json and report.html, each atomically."""
-    return _write(found, found.run())
+def write(found: Journal, notes: Iterable[Note] | None = None) -> dict[str, Any]:
+    """Write report.json, junit.xml and report.html, each atomically; `notes` saves reading the journal."""
+    return _write(found, found.run(), notes)
 
 
-def _write(found: Journal, run: Note) -> dict[str, Any]:
-    whole = summary.whole(run, found.notes())
+def _write(found: Journal, run: Note, notes: Iterable[Note] | None) -> dict[str, Any]:
+    whole = summary.whole(run, found.notes() if notes is None else notes)
     files.replace(found.folder / REPORT, encoding.form(whole))
+    files.replace(found.folder / JUNIT, encoding.text(junit.render(whole)))
     files.replace(found.folder / journal.PAGE, encoding.text(page.render(whole)))
     return whole
 
@@ -62,12 +64,12 @@ def _stamp(path: Path) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-def finish(found: Journal, state: str, why: str | None = None) -> dict[str, Any]:
+def finish(found: Journal, state: str, why: str | None = None, notes: Iterable[Note] | None = None) -> dict[str, Any]:
     """End the run: finished, stopped by its verdict, or aborted from outside."""
     run = found.run()
     if run["state"] == "running":
         run = {**run, "state": state, "why": why, "ended": journal.now()}
-    whole = _write(found, run)
+    whole = _write(found, run, notes)
     # Last: the next run writes the reports of all runs that are not over, including one that failed here.
     found.write_run(run)
     return whole

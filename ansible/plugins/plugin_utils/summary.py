@@ -10,8 +10,11 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import BA
 
 # Results of hosts without one: the batch is over, the run was killed, the run is running, the run never reached it.
 LOST, INTERRUPTED, RUNNING, NOT_REACHED = "lost", "interrupted", "running", "not-reached"
+OPEN = (INTERRUPTED, RUNNING, NOT_REACHED)
 # States of runs that ended early, whatever the results of their hosts.
 CUT_SHORT = ("stopped", "aborted")
+# How many hosts a message names.
+NAMED = 20
 NO_RESULT = {LOST: "contact was lost in this step", INTERRUPTED: "the run was cut off in this step"}
 
 
@@ -93,9 +96,11 @@ def sentence(host: Note) -> str:
     return f"{host['host']}: {host['result']}, {failed['step']} failed: {failed['why']}{then}"
 
 
-def complaint(casualties: Sequence[Note], allowed: int) -> str:
-    count = f"{len(casualties)} host{'s' if len(casualties) != 1 else ''} failed, {allowed} allowed"
-    return "; ".join([count, *(sentence(host) for host in casualties)])
+def complaint(count: str, casualties: Sequence[Note]) -> str:
+    """Return a count with what happened to each host, if these are not too many to read."""
+    more = len(casualties) - NAMED
+    rest = [f"and {more} more, see the report"] if more > 0 else []
+    return "; ".join([count, *(sentence(host) for host in casualties[:NAMED]), *rest])
 
 
 def table(hosts: Sequence[Mapping[str, Any]]) -> str:

@@ -7,7 +7,7 @@ that vanished is no longer in the batch. A host without a journal has failed as 
 from __future__ import annotations
 
 from ansible.utils.display import Display
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import report, run_dir, summary
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import budget, report, run_dir, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
 
@@ -20,33 +20,31 @@ UNNOTED = "Ansible dropped it before anything was done to it; read its output, a
 def evaluate(found: Journal, check: bool, variables: Variables) -> Result:
     everybody, left, batch = (variables[name] for name in HOSTS)
     reached = summary.reached(everybody, left, batch)
-    for host in reached:
-        if found.note(host) is None:
-            found.fail(host, "", UNNOTED)
-            found.end(host, "failed")
-    notes = list(found.notes())
+    for host in found.unnoted(reached):
+        found.fail(host, "", UNNOTED)
+        found.end(host, "failed")
+    notes, run = list(found.notes()), found.run()
     fallen = summary.casualties(notes)
     through = len(reached) == len(everybody)
-    run = found.run()
-    allowed = run["max_failed"]
-    too_many = len(fallen) > allowed
+    too_many, count = budget.verdict(run, fallen)
     surveys = run["playbook"] == SURVEY
-    complaint = summary.complaint(fallen, allowed) if fallen else None
+    complaint = summary.complaint(count, fallen) if fallen else None
     if fallen and surveys:
         complaint = summary.unready(fallen, len(notes))
     # Check mode has harmed nobody, and a survey has only one batch: both show all hosts.
     stops = too_many and not through and not run["check"]
     if stops:
-        report.finish(found, "stopped", complaint)
+        report.finish(found, "stopped", complaint, notes)
     elif through:
-        whole = report.finish(found, "finished", complaint)
+        whole = report.finish(found, "finished", complaint, notes)
         if surveys:
             Display().display(summary.table(whole["hosts"]))
         run_dir.leave()
     else:
-        report.write(found)
+        report.write(found, notes)
     # Failures within the budget do not stop the run, but a run with failed hosts does not exit with 0.
     failed = stops or (through and bool(fallen))
     message = complaint or f"{len(notes)} hosts, none failed"
     where = "" if check else f"; report: {found.folder}"
-    return {"failed": failed, "msg": message + where, "report": str(found.folder)}
+    pause = 0 if failed or through or check else run["pause"]
+    return {"failed": failed, "msg": message + where, "report": str(found.folder), "pause": pause}

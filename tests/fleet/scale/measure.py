@@ -65,7 +65,10 @@ COMPARED = (
 
 @dataclass(frozen=True)
 class Sample:
-    """`cpu` is the controller's processor time in seconds, `memory_mib` its peak, with shared pages counted once."""
+    """`cpu` is the controller's processor time in seconds, `memory_mib` its peak, with shared pages counted once.
+
+    `report_kib` is the size of the run's three reports.
+    """
 
     case: str
     hosts: int
@@ -73,6 +76,7 @@ class Sample:
     cpu: float
     memory_mib: float
     tasks: int
+    report_kib: float
 
     @property
     def per_host(self) -> float:
@@ -187,7 +191,13 @@ def measure(case: Case, hosts: Hosts) -> Sample:
         what = f"{case.name} on {len(hosts.names)} hosts ended with {process.returncode}: {tail(log, 1)}"
         raise UserError(what, f"read {log}")
     tasks = len(TASKS.findall(log.read_text(errors="replace")))
-    return Sample(case.name, len(hosts.names), seconds, cpu, memory, tasks)
+    return Sample(case.name, len(hosts.names), seconds, cpu, memory, tasks, _report_kib())
+
+
+def _report_kib() -> float:
+    """Return the size of the last run's reports; a case that is no run has those of the run before."""
+    latest = WORK / "kernel-thp-reports" / "latest"
+    return sum((latest / name).stat().st_size for name in ("report.json", "report.html", "junit.xml")) / 1024
 
 
 def _kill(processes: Sequence[int]) -> None:
@@ -241,25 +251,26 @@ def read() -> list[Sample]:
 
 
 def table(samples: Sequence[Sample]) -> str:
-    form = "{:<24} {:>6} {:>9} {:>10} {:>12} {:>10} {:>6}"
-    lines = [form.format("", "hosts", "time", "per host", "CPU per host", "memory", "tasks")]
+    form = "{:<24} {:>6} {:>9} {:>10} {:>12} {:>10} {:>9} {:>6}"
+    lines = [form.format("", "hosts", "time", "per host", "CPU per host", "memory", "reports", "tasks")]
     for sample in samples:
         cpu, memory = f"{sample.cpu / sample.hosts:.2f} s", f"{sample.memory_mib:.0f} MiB"
         took = (f"{sample.seconds:.0f} s", f"{sample.per_host:.2f} s", cpu, memory)
-        lines.append(form.format(sample.case, sample.hosts, *took, sample.tasks))
+        lines.append(form.format(sample.case, sample.hosts, *took, f"{sample.report_kib:.0f} KiB", sample.tasks))
     return "\n".join(lines)
 
 
 def command() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=at_least_one, nargs="+", default=list(COUNTS), help="default: 20 200")
+    parser.add_argument("--no-compare", dest="compare", action="store_false", help="without other settings")
     parser.add_argument("--force", action="store_true", help="measure again, whatever results are kept")
     given = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     samples = [] if given.force else read()
     for count in given.hosts:
         run(CASES, count, samples)
-    for case in COMPARED:
+    for case in COMPARED if given.compare else ():
         run((case,), min(given.hosts), samples)
     print(table(samples))
     say(f"fleet-scale: done, results in {RESULTS.relative_to(ROOT)}")

@@ -1,0 +1,107 @@
+"""Stop within a batch: once too many hosts have failed, no other one is drained or starts the new kernel.
+
+Each play has one fork, so each host of a batch waits until the one before it has ended its task.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.unit.plays import Played, Variables, play
+from tests.unit.simulated import Host
+
+# What Ansible says instead of rebooting the machine that the tests run on.
+LOCAL = "with local connection would reboot the control node"
+NO_ROOM = {"failed": True, "msg": "there is no room"}
+GONE = {"failed": True, "lost_contact": True, "msg": "lost contact with the host: timed out"}
+HOOKS = {"thp_preflight_drain_command": ["drain"], "thp_preflight_undrain_command": ["undrain"]}
+INSTALL: Variables = {"name": "Install", "kernel_thp.fleet.packages": {"state": "installed", "packages": ["kernel"]}}
+REBOOT: Variables = {"name": "Reboot", "kernel_thp.fleet.reboot": {"state": "confirmed", "uname": "new"}}
+BACK: Variables = {"name": "Reboot", "kernel_thp.fleet.reboot": {"state": "returned"}}
+
+
+def attempt(
+    ansible: Mapping[str, str],
+    folder: Path,
+    says: Sequence[Mapping[str, object]],
+    tasks: Sequence[Variables],
+    **may: int,
+) -> dict[str, str]:
+    """Have hosts go through tasks of the step kernel, each with its answers to modules; return why each failed."""
+    hosts = {f"h{number}": Host(folder / f"h{number}") for number in range(1, len(says) + 1)}
+    for host, answers in zip(hosts.values(), says):
+        host.be(says=answers)
+    begin = {"directory": str(folder / "kernel-thp-reports"), "playbook": "rollout", **may}
+    first = ({"kernel_thp.fleet.begin": begin, "run_once": True}, {"kernel_thp.fleet.note": {"step": "kernel"}})
+    note = {"failed_task": "a task", "why": "{{ ansible_failed_result | kernel_thp.fleet.why }}", "result": "failed"}
+    block = {"block": [*first, *tasks], "rescue": [{"kernel_thp.fleet.note": note}]}
+    playbook = folder / "play.yml"
+    playbook.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": [block]}]))
+    inventory = {name: host.variables() for name, host in hosts.items()}
+    played = play({**ansible, "ANSIBLE_FORKS": "1"}, folder, inventory, playbook)
+    notes = (json.loads(path.read_text()) for path in sorted(played.reports.glob("latest/hosts/*")))
+    return {note["host"]: note["failed"]["why"] for note in notes if note["failed"]}
+
+
+def test_a_host_that_waits_for_its_reboot_sees_that_those_before_it_failed(
+    ansible: Mapping[str, str], tmp_path: Path
+) -> None:
+    found = attempt(ansible, tmp_path, [{}] * 4, [REBOOT], max_failed=1)
+    assert [LOCAL in why for why in found.values()] == [True, True, False, False], found
+    # A host that was kept from it is not one more on which the kernel failed.
+    assert found["h3"] == found["h4"] == "not begun, because this run has failed on h1, h2, and 1 may fail"
+
+
+def test_hosts_that_fail_in_the_install_count_before_the_first_reboot(
+    ansible: Mapping[str, str], tmp_path: Path
+) -> None:
+    found = attempt(ansible, tmp_path, [{}, {"packages": NO_ROOM}], [INSTALL, REBOOT])
+    assert found == {
+        "h1": "not begun, because this run has failed on h2, and 0 may fail",
+        "h2": "there is no room",
+    }
+
+
+def test_hosts_that_are_lost_have_a_smaller_budget(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    found = attempt(ansible, tmp_path, [{"packages": GONE}] * 2 + [{}], [INSTALL, REBOOT], max_failed=3)
+    assert found["h3"] == "not begun, because this run has failed on h1, h2, and 1 may be lost"
+
+
+def test_a_host_that_is_rolled_back_reboots_whatever_has_failed(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    found = attempt(ansible, tmp_path, [{}, {"packages": NO_ROOM}], [INSTALL, BACK])
+    assert LOCAL in found["h1"]
+
+
+def test_a_failure_that_a_playbook_expects_is_none(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    found = attempt(ansible, tmp_path, [{}, {"packages": NO_ROOM}], [{**INSTALL, "failed_when": False}, REBOOT])
+    assert LOCAL in found["h1"], "this was not one"
+
+
+def rollout(ansible: Mapping[str, str], folder: Path, failing: str) -> tuple[dict[str, Host], Played]:
+    """Roll out to two hosts, of which the drain fails on one."""
+    hosts = {name: Host(folder / name) for name in ("h1", "h2")}
+    for host in hosts.values():
+        host.be(reboots=True)
+    hosts[failing].be(says={"command": {"failed": True, "rc": 3}})
+    inventory = {name: host.variables() for name, host in hosts.items()}
+    given = json.dumps({"thp_fleet_serial": [2], **HOOKS})
+    return hosts, play({**ansible, "ANSIBLE_FORKS": "1"}, folder, inventory, "rollout", "-e", given)
+
+
+@pytest.mark.parametrize(
+    ("failing", "other", "why"),
+    [("h1", "h2", "not begun, because this run has failed on h1, and 0 may fail"), ("h2", "h1", LOCAL)],
+)
+def test_a_drain_that_failed_keeps_others_from_drains_and_not_from_the_kernel(
+    ansible: Mapping[str, str], tmp_path: Path, failing: str, other: str, why: str
+) -> None:
+    hosts, played = rollout(ansible, tmp_path, failing)
+    assert played.failed(failing)["why"] == "the drain command ended with 3"
+    assert why in played.failed(other)["why"]
+    calls = [call.get("_raw_params") or call["argv"] for call in hosts[other].calls("command")]
+    assert (["drain"] in calls) is (failing == "h2")
+    assert ["undrain"] in calls
