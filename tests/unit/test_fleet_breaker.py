@@ -35,8 +35,8 @@ def attempt(
     hosts = {f"h{number}": Host(folder / f"h{number}") for number in range(1, len(says) + 1)}
     for host, answers in zip(hosts.values(), says):
         host.be(says=answers)
-    begin = {"directory": str(folder / "kernel-thp-reports"), "playbook": "rollout", **may}
-    first = ({"kernel_thp.fleet.begin": begin, "run_once": True}, {"kernel_thp.fleet.note": {"step": "kernel"}})
+    begin = {"directory": str(folder / "kernel-thp-reports"), "playbook": "rollout", "state": "begun", **may}
+    first = ({"kernel_thp.fleet.note": begin, "run_once": True}, {"kernel_thp.fleet.note": {"step": "kernel"}})
     note = {"failed_task": "a task", "why": "{{ ansible_failed_result | kernel_thp.fleet.why }}", "result": "failed"}
     block = {"block": [*first, *tasks], "rescue": [{"kernel_thp.fleet.note": note}]}
     playbook = folder / "play.yml"

@@ -88,8 +88,8 @@ def test_a_failure_that_cannot_be_written_does_not_replace_the_result(
     journal.step("h1", "kernel")
     warned: list[str] = []
     monkeypatch.setattr(breaker.Display, "warning", lambda _, text: warned.append(text))
-    monkeypatch.setattr(breaker.run_dir, "settled", lambda play: journal)
-    task = SimpleNamespace(get_play=lambda: SimpleNamespace(_uuid=""), failed_when=[], name="a task")
+    monkeypatch.setattr(breaker.run_dir, "settled", lambda: journal)
+    task = SimpleNamespace(failed_when=[], name="a task")
     breaker.tell(task, {"inventory_hostname": "h1"}, {"failed": True, "msg": "it panicked"}, drain)
     assert [text.partition(":")[0] for text in warned] == [f"h1 cannot be noted in {journal.folder}"]
 

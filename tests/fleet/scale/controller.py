@@ -69,14 +69,14 @@ def noting(names: Sequence[str], note: Note, folder: Path) -> list[str]:
     """Measure ansible-playbook with only the tasks that need no host: a fact as large as a note, and three notes."""
     inventory, playbook = folder / "inventory.json", folder / "play.yml"
     inventory.write_text(json.dumps({"all": {"hosts": dict.fromkeys(names)}}))
-    begin = {"directory": str(folder / "reports"), "playbook": "rollout"}
+    begin = {"directory": str(folder / "reports"), "playbook": "rollout", "state": "begun"}
     tasks = [
-        {"kernel_thp.fleet.begin": begin, "run_once": True},
+        {"kernel_thp.fleet.note": begin, "run_once": True},
         {"kernel_thp.fleet.note": {"step": "preflight"}},
         {"ansible.builtin.set_fact": {"thp_preflight_seen": note["facts"]}},
         {"kernel_thp.fleet.note": {"facts": note["facts"]}},
         {"kernel_thp.fleet.note": {"result": "done"}},
-        {"kernel_thp.fleet.verdict": {}, "run_once": True},
+        {"kernel_thp.fleet.note": {"state": "evaluated"}, "run_once": True},
     ]
     playbook.write_text(json.dumps([{"hosts": "all", "serial": BATCH, "gather_facts": False, "tasks": tasks}]))
     words = [str(TOOLS / "ansible-playbook"), "-i", str(inventory), str(playbook)]
