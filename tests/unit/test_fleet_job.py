@@ -72,8 +72,9 @@ def test_a_job_that_does_not_end_fails_in_time() -> None:
 
 # The module, on this machine: the soak only reads
 
-BEFORE = {"time": 1.0, "uptime": 1000.0, "memory": {}, "events": {}, "pressure_us": None}
-SOAK = {"before": BEFORE, "seconds": 1, "pressure": -1, "oom_kills": -1, "fallback": -1}
+SOAK = {"seconds": 1, "pressure": -1, "oom_kills": -1, "fallback": -1}
+# Whatever the kernel of this machine complained about.
+LOG = "#!/bin/sh\necho Linux version 6.1\n"
 JOB: dict[str, Any] = {"jid": "{{ soaking.ansible_job_id }}", "boot_id": "{{ soaking.boot_id }}", "timeout": 60}
 KEEP = {"ansible.builtin.copy": {"dest": "{{ result }}", "content": "{{ waited | to_json }}", "mode": "0600"}}
 
@@ -82,13 +83,17 @@ def soak(ansible: Mapping[str, str], folder: Path, seconds: int, boot_id: str) -
     """Have Ansible soak this machine and wait for it; return what the module that waits did."""
     start = {"kernel_thp.fleet.soak": {**SOAK, "seconds": seconds}, "async": 60, "poll": 0, "register": "soaking"}
     wait = {"kernel_thp.fleet.job": {**JOB, "boot_id": boot_id}, "register": "waited", "ignore_errors": True}
-    playbook, result = folder / "play.yml", folder / "result.json"
+    playbook, result, journal = folder / "play.yml", folder / "result.json", folder / "bin" / "journalctl"
+    journal.parent.mkdir()
+    journal.write_text(LOG)
+    journal.chmod(0o755)
     tasks = [start, wait, KEEP]
     own = {"ansible_async_dir": str(folder / "jobs"), "ansible_python_interpreter": sys.executable}
     play = {"hosts": "h1", "connection": "local", "gather_facts": False, "vars": {**own, "result": str(result)}}
     playbook.write_text(yaml.safe_dump([{**play, "tasks": tasks}]))
     words = ["ansible-playbook", "-i", "h1,", str(playbook)]
-    done = subprocess.run(words, env=ansible, capture_output=True, text=True, check=False, timeout=120)
+    found = {**ansible, "PATH": f"{journal.parent}:{ansible['PATH']}"}
+    done = subprocess.run(words, env=found, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout
     return dict(json.loads(result.read_text()))
 
