@@ -14,16 +14,18 @@ from tests.unit.simulated import RECORD, Host, rollout
 
 @pytest.mark.parametrize("serial", [1, 2])
 def test_the_second_name_of_one_machine_is_refused(ansible: Mapping[str, str], tmp_path: Path, serial: int) -> None:
-    first, second = Host(tmp_path / "first"), Host(tmp_path / "second")
-    first.be(identity="m1 4c4c4544")
-    second.be(identity="m1 4c4c4544")
-    names = {"a": first.variables(), "b": second.variables()}
+    """In the same batch or a later one; the first name gets as far as to its missing tuned."""
+    hosts = {name: Host(tmp_path / name) for name in ("a", "b")}
+    for host in hosts.values():
+        host.be(identity="m1 4c4c4544", tuned_gone=True)
     given = json.dumps({"thp_fleet_serial": [serial], "thp_fleet_max_failed": 2})
+    names = {name: host.variables() for name, host in hosts.items()}
     played = play(ansible, tmp_path, names, "rollout", "-e", given)
-    assert sorted(played.results().values()) == ["done", "refused"]
-    (other,) = (name for name, result in played.results().items() if result == "refused")
-    assert f"this is the same machine as {'a' if other == 'b' else 'b'}" in played.failed(other)["why"]
-    assert not {"a": first, "b": second}[other].record
+    assert played.results() == {"a": "refused", "b": "refused"}
+    first, second = sorted(names, key=lambda name: "same machine" in played.failed(name)["why"])
+    assert "tuned-adm is missing" in played.failed(first)["why"]
+    assert f"this is the same machine as {first}" in played.failed(second)["why"]
+    assert hosts[second].calls("repository") == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,10 @@ def test_a_record_that_names_its_own_machine_or_none_is_no_clones(ansible: Mappi
     old, own = Host(tmp_path / "old"), Host(tmp_path / "own")
     old.write(RECORD, rollout("rolled-back"))
     own.write(RECORD, rollout("rolled-back", machine="m1"))
+    own.be(tuned_gone=True)
     names = {"old": old.variables(), "own": own.variables()}
-    played = play(ansible, tmp_path, names, "rollout", "-e", '{"thp_fleet_serial": [2]}')
-    assert played.results() == {"old": "done", "own": "done"}
-    assert (old.record["machine"], own.record["machine"]) == ("m1", "m1")
+    given = json.dumps({"thp_fleet_serial": [2], "thp_fleet_max_failed": 2})
+    played = play(ansible, tmp_path, names, "rollout", "-e", given)
+    assert played.results() == {"old": "done", "own": "refused"}
+    assert "tuned-adm is missing" in played.failed("own")["why"]
+    assert old.record["machine"] == "m1"
