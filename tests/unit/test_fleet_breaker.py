@@ -95,4 +95,4 @@ def test_a_drain_that_failed_keeps_others_from_drains(ansible: Mapping[str, str]
     assert played.failed("h1")["why"] == "the drain command ended with 3"
     assert played.failed("h2")["why"] == "not begun, because this run has failed on h1, and 0 may fail"
     calls = [call.get("_raw_params") or call["argv"] for call in hosts["h2"].calls("command")]
-    assert calls == [["undrain"]]
+    assert ["drain"] not in calls and ["undrain"] in calls
