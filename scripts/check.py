@@ -37,7 +37,6 @@ CHECK = suites(
     "rpms",
     "image",
     "static",
-    "collection-matrix ANSIBLE=2.16",
     "package",
     "series-check CHANGED=1",
     "mutation CHANGED=1",

@@ -110,8 +110,8 @@ def test_a_host_does_not_start_a_kernel_that_has_failed_too_often_but_always_the
     journal = Journal(tmp_path / "run")
     journal.begin("run-1", "rollout", "here", ["h1", "h2"], check=True, max_failed=0)
     journal.fell("h1", breaker.FAILED)
+    host = Rebooted(monkeypatch, CAME_BACK, CONFIRMED)
     monkeypatch.setattr(run_dir, "settled", lambda: journal)
-    host = Rebooted(monkeypatch, CAME_BACK, {}, CONFIRMED)
     found = host.run(state=state)
     assert found["rebooted"] == reboots
     assert found.get("msg") == (None if reboots else "not begun, because this run has failed on h1, and 0 may fail")

@@ -98,7 +98,7 @@ def test_a_run_goes_on_when_the_link_to_the_latest_is_not_its_own(tmp_path: Path
     (tmp_path / "latest" / "x").touch()
     found = dead(tmp_path / "run")
     assert found.run()["state"] == "running"
-    assert sorted(path.name for path in found.folder.iterdir()) == ["hosts", "run.json"]
+    assert sorted(path.name for path in found.folder.iterdir()) == ["fallen", "hosts", "run.json"]
 
 
 def test_each_folder_is_a_new_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
