@@ -393,6 +393,7 @@ CASES = (
     symbols("worst", "bench_zero_drop", "worst.zram", 16, thp_swap=False),
     symbols("swapin", "bench_swapin", "swapin_random.ram", 64, kernels=(STOCK, ALWAYS)),
     symbols("unadvised", "bench_swapin", "swapin_unadvised.ram", 64, kernels=(STOCK, THP, ADVISED)),
+    symbols("thrash", "bench_swapin", "swapin_thrash.ram", 64, kernels=(STOCK, THP, ALWAYS)),
 )
 
 
