@@ -198,7 +198,7 @@ class Run:
         found: dict[str, Any] = json.loads((self.directory / "report.json").read_text())
         validate("report", found)
         page = (self.directory / "report.html").read_text()
-        unnamed = [name for name in self.names if f"<td>{name}<" not in page]
+        unnamed = [name for name in self.names if not re.search(rf"<td>{re.escape(name)}\s*<", page)]
         if unnamed or "src=" in page or "href=" in page:
             raise UserError(f"{self.title}: its page lacks {unnamed}, or is not self-contained", "open the page")
         return found
