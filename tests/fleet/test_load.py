@@ -26,7 +26,7 @@ BLOCK = "/root/lab-blocked"
 # As the kernel would have it: the disk of an emulated host is slow as well.
 AFTERWARDS = "echo 120 > /proc/sys/kernel/hung_task_timeout_secs"
 # Another program, and so another place.
-OTHER = "cp $(command -v touch) /run/lab-write"
+OTHER = "cp $(command -v touch) /root/lab-write"
 HOOKS = {
     "thp_preflight_drain_command": ["systemctl", "disable", "--now", "lab-port"],
     "thp_preflight_undrain_command": ["systemctl", "enable", "--now", "lab-port"],
@@ -142,7 +142,7 @@ def test_a_host_that_is_done_and_complains_later_is_not_taken_back(
     first: Outcome, fleet: Fleet, operator: Operator
 ) -> None:
     member = fleet[ALIKE]
-    lines = [line.replace("touch /run/lab/file", "/run/lab-write /run/lab/file") for line in faults.BLOCKED]
+    lines = [line.replace("touch /run/lab/file", "/root/lab-write /run/lab/file") for line in faults.BLOCKED]
     # The first complaint is still in the log.
     lines = [line.replace("'blocked for more than'", "'lab-write:.* blocked for more than'") for line in lines]
     faults.program(member, "/root/lab-later", OTHER, *lines, AFTERWARDS)
