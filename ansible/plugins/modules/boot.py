@@ -43,8 +43,8 @@ options:
     default: []
   check_drivers:
     description: >-
-      Whether to refuse to boot a kernel, in V(once), that has no driver for a disk with a mounted file system, or for
-      a network interface that has a link.
+      Whether to refuse to boot a kernel, in V(once), that has no driver for a disk with a mounted file system or for a
+      network interface that has a link, or that lacks a loaded module of third parties.
     type: bool
     default: true
   timeout:

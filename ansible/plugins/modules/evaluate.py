@@ -52,7 +52,7 @@ options:
   services_allowed:
     description: >-
       Regular expressions of what may be lost, such as C(mount /srv/.*), C(socket tcp port 8080), C(unit a.service),
-      C(route default via .*).
+      C(route default .*).
     default: []
     type: list
     elements: str

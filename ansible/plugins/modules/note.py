@@ -85,7 +85,7 @@ options:
     type: str
     default: ""
   run:
-    description: The name of a run whose report to write again. For V(reported).
+    description: The directory of a run, by its name below O(directory), whose report to write again. For V(reported).
     type: str
     default: ""
 """
