@@ -54,7 +54,10 @@ class Host:
         python.write_text(PROGRAM.format(python=sys.executable, paths=paths, folder=str(self.folder)))
         python.chmod(0o755)
         own = {"ansible_connection": "local", "ansible_python_interpreter": str(python), "ansible_pipelining": True}
-        return {**own, "ansible_remote_tmp": str(self.folder / "tmp"), "thp_gate_selftests": False, **more}
+        # Strings, as `-e name=value` gives them.
+        gate = {"thp_gate_selftests": "false", "thp_gate_soak_seconds": "300", "thp_gate_services_timeout": "300"}
+        given = {**gate, "thp_gate_health_timeout": "60", "thp_preflight_repair": "false"}
+        return {**own, "ansible_remote_tmp": str(self.folder / "tmp"), **given, **more}
 
     def read(self, name: str) -> dict[str, Any] | None:
         path = self.folder / name

@@ -82,6 +82,17 @@ def test_a_batch_has_no_more_than_a_share_of_any_domain() -> None:
     assert sizes(planned) == [2, 6, 6, 6, 6]
 
 
+def test_one_size_and_one_domain_need_no_list() -> None:
+    """`-e name=value` gives a string, whose digits and letters are no sizes and domains."""
+    assert (
+        sizes(batches.plan(fleet(60, 0, 1), sizes="25"))
+        == sizes(batches.plan(fleet(60, 0, 1), sizes=25))
+        == [25, 25, 10]
+    )
+    groups = {"all": ["a", "b", "c"], "rack": ["a", "b"]}
+    assert batches.plan(groups, sizes=[3], domains="rack", share="10%") == [["a", "c"], ["b"]]
+
+
 def test_the_last_host_of_a_small_domain_has_its_turn() -> None:
     groups = {"all": ["a", "b", "c"], "canary": [], "rack": ["a", "b"]}
     assert batches.plan(groups, sizes=[3], domains=["rack"], share="10%") == [["a", "c"], ["b"]]

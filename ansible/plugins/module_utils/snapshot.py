@@ -32,7 +32,6 @@ WATCHDOG_SYSTEMD = 251
 FINISHED = "FinishTimestampMonotonic"
 BOOT_TIMES = ("FirmwareTimestampMonotonic", FINISHED)
 SYSCTL = "proc/sys"
-# Four bytes of attributes, then 1 if the firmware enforces signatures.
 # Where a package manager, dracut and the journal write.
 VAR = ("var/cache", "var/lib", "var/log", "var/tmp")
 MACHINE_ID, PRODUCT = "etc/machine-id", "sys/class/dmi/id/product_uuid"
@@ -40,6 +39,7 @@ MULTIPATH = "multipath"
 KDUMP, CRASHKERNEL = "kdump.service", "crashkernel="
 # From where kernel-install takes the command line of a new kernel: the first that exists.
 COMMAND_LINES = ("etc/kernel/cmdline", "usr/lib/kernel/cmdline", "proc/cmdline")
+# Four bytes of attributes, then 1 if the firmware enforces signatures.
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Union
+from typing import Any, Union
 
 from ansible.errors import AnsibleFilterError
 from ansible.inventory.manager import InventoryManager
@@ -24,7 +24,7 @@ SHARE = "25%"
 
 def members(groups: Groups, names: Names, variable: str) -> set[str]:
     """Return the hosts of the named groups and hosts. A name that is not in the inventory is an error."""
-    listed = [names] if isinstance(names, str) else list(names)
+    listed = _listed(names)
     everybody = set(groups.get("all", ()))
     unknown = [str(name) for name in listed if name not in groups and name not in everybody]
     if unknown:
@@ -51,8 +51,8 @@ def plan(
     groups: Groups,
     hosts: Names = "all",
     canaries: Names = CANARIES,
-    sizes: Sequence[Size] | None = None,
-    domains: Sequence[str] = (),
+    sizes: Size | Sequence[Size] | None = None,
+    domains: Names = (),
     share: Size = SHARE,
     limit: str | None = None,
 ) -> list[list[str]]:
@@ -70,14 +70,14 @@ def plan(
     first = chosen & members(groups, wanted, "thp_fleet_canaries")
     caps = {
         name: _number(share, len(members(groups, [name], "thp_fleet_domains")), "thp_fleet_domain_share")
-        for name in domains
+        for name in _listed(domains)
     }
     if limit is not None:
         left = limited(groups, limit)
         chosen, first = chosen & left, first & left
     others = sorted(chosen - first)
     inside = {name: set(groups[name]) for name in caps}
-    repeated = list(sizes or (SIZES if first else (1, *SIZES)))
+    repeated = _listed(sizes) or list(SIZES if first else (1, *SIZES))
     found = [sorted(first)] if first else []
     while others:
         size = _number(repeated[0], len(chosen), "thp_fleet_serial")
@@ -87,6 +87,11 @@ def plan(
         found.append(batch)
         repeated = repeated[1:] or repeated
     return found
+
+
+def _listed(given: Any) -> list[Any]:
+    """Return what was given as a list, or as the one item of it: `-e name=25` gives no list."""
+    return [given] if isinstance(given, (str, int)) else list(given or ())
 
 
 def _batch(hosts: Sequence[str], size: int, caps: Mapping[str, int], inside: Mapping[str, set[str]]) -> list[str]:
