@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Union
+from typing import Union
 
 from ansible.errors import AnsibleFilterError
 from ansible.inventory.manager import InventoryManager
@@ -24,9 +24,9 @@ SHARE = "25%"
 
 def members(groups: Groups, names: Names, variable: str) -> set[str]:
     """Return the hosts of the named groups and hosts. A name that is not in the inventory is an error."""
-    listed = _listed(names)
+    listed = list(map(str, _listed(names)))
     everybody = set(groups.get("all", ()))
-    unknown = [str(name) for name in listed if name not in groups and name not in everybody]
+    unknown = [name for name in listed if name not in groups and name not in everybody]
     if unknown:
         message = f"{variable}: the inventory has no group or host {', '.join(unknown)}"
         raise AnsibleFilterError(f"{message}; give a name, or a list of names in JSON or YAML (patterns: --limit)")
@@ -70,7 +70,7 @@ def plan(
     first = chosen & members(groups, wanted, "thp_fleet_canaries")
     caps = {
         name: _number(share, len(members(groups, [name], "thp_fleet_domains")), "thp_fleet_domain_share")
-        for name in _listed(domains)
+        for name in map(str, _listed(domains))
     }
     if limit is not None:
         left = limited(groups, limit)
@@ -89,7 +89,7 @@ def plan(
     return found
 
 
-def _listed(given: Any) -> list[Any]:
+def _listed(given: Size | Sequence[Size] | None) -> list[Size]:
     """Return what was given as a list, or as the one item of it: `-e name=25` gives no list."""
     return [given] if isinstance(given, (str, int)) else list(given or ())
 
