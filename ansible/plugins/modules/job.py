@@ -35,7 +35,7 @@ options:
 EXAMPLES = """
 - name: Start the soak
   kernel_thp.fleet.soak:
-    before: "{{ thp_preflight_record.before.counters }}"
+    seconds: 600
   async: 900
   poll: 0
   register: soaking
