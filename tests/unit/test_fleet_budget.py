@@ -80,6 +80,26 @@ def test_drains_that_failed_end_drains_and_not_reboots(journal: Journal) -> None
     assert breaker.exceeded(journal, drain=True) == "not begun, because this run has failed on h1, h2, and 1 may fail"
 
 
+def ended(host: str, result: str, step: str) -> dict[str, Any]:
+    return {"host": host, "result": result, "failed": {"step": step, "task": "a task", "why": "it failed"}}
+
+
+def test_a_host_that_was_lost_and_came_back_is_not_lost_for_the_next_batch(journal: Journal) -> None:
+    journal.fell("h1", breaker.LOST)
+    breaker.settle(journal, [ended("h1", "rolled-back", "kernel")])
+    assert journal.fallen() == {"h1": breaker.FAILED}
+    assert breaker.exceeded(journal) is None
+
+
+def test_every_failure_on_the_new_kernel_counts_for_the_next_batch(journal: Journal) -> None:
+    """A host that failed in the gate or the soak says nothing itself, nor does one that is lost in its rollback."""
+    journal.fell("h4", breaker.DRAIN)
+    journal.fell("h2", breaker.FAILED)
+    hosts = [("h1", "rolled-back", "soak"), ("h2", "lost", "kernel"), ("h3", "refused", "preflight")]
+    breaker.settle(journal, [ended(*host) for host in [*hosts, ("h4", "rolled-back", "preflight")]])
+    assert journal.fallen() == {"h1": breaker.FAILED, "h2": breaker.LOST, "h4": breaker.DRAIN}
+
+
 @pytest.mark.parametrize("drain", [True, False])
 def test_a_failure_that_cannot_be_written_does_not_replace_the_result(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, drain: bool

@@ -224,6 +224,14 @@ def test_a_taint_that_cannot_be_read_is_not_excused() -> None:
     assert evaluate.verdict(found, 1 << 9) == ["it cannot be read; mount /proc"]
 
 
+def test_an_older_validator_without_waivers_is_understood() -> None:
+    taints = [{"bit": 12, "letter": "O", "meaning": "", "verdict": "degraded"}]
+    reasons = [{"id": "kernel-taint", "what": "tainted", "hint": "reboot"}]
+    found = {"reasons": reasons, "kernel": {"taints": taints}, "selftests": None}
+    assert evaluate.verdict(found, 1 << 12) == []
+    assert evaluate.verdict(found, 0) == ["tainted; reboot"]
+
+
 def test_the_soak_ends_with_the_first_complaint_that_is_new(host: Host, tmp_path: Path) -> None:
     recorded(tmp_path, complaints=[WARNING], counters=COUNTERS)
     given = {name: about.get("default") for name, about in soak.ARGUMENTS.items()}

@@ -28,16 +28,17 @@ def test_the_second_name_of_one_machine_is_refused(ansible: Mapping[str, str], t
     assert hosts[second].calls("repository") == []
 
 
+@pytest.mark.parametrize("playbook", ["rollout", "rollback"])
 @pytest.mark.parametrize(
     ("phase", "more"), [("done", ""), ("armed", "was unfinished: see which kernel is the default")]
 )
 def test_a_clone_is_refused_whatever_its_record_says(
-    ansible: Mapping[str, str], tmp_path: Path, phase: str, more: str
+    ansible: Mapping[str, str], tmp_path: Path, playbook: str, phase: str, more: str
 ) -> None:
     clone = Host(tmp_path / "clone")
     clone.rolled_out(phase, machine="m0")
     before = clone.record
-    played = play(ansible, tmp_path, {"clone": clone.variables()}, "rollout")
+    played = play(ansible, tmp_path, {"clone": clone.variables()}, playbook)
     assert played.results() == {"clone": "refused"}
     why = played.failed("clone")["why"]
     assert "this host is a clone: /var/lib/kernel-thp/rollout.json is of machine m0, this is m1" in why

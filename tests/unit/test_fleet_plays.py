@@ -100,6 +100,18 @@ def test_a_host_without_a_verdict_does_not_have_that_of_an_earlier_play(
     assert second["facts"] == {}
 
 
+def test_the_roles_can_be_played_after_a_rollout(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    """That run is over; a play of somebody else has none."""
+    host = Host(tmp_path / "h1")
+    host.rolled_out("done")
+    own = {"hosts": "all", "gather_facts": False, "roles": ["kernel_thp.fleet.preflight"]}
+    site = tmp_path / "site.yml"
+    site.write_text(json.dumps([{"import_playbook": "kernel_thp.fleet.rollout"}, own]))
+    played = play(ansible, tmp_path, {"h1": host.variables()}, site)
+    assert played.code == 0, played.output
+    assert len(host.calls("repository")) == 2
+
+
 def facts(found: object) -> Iterator[str]:
     """Yield what tasks in a file of YAML leave for those after them, apart from what is a role's own affair."""
     if isinstance(found, list):

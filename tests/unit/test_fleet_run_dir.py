@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -77,12 +78,20 @@ def dead(folder: Path) -> Journal:
 
 
 def test_what_is_no_journal_does_not_keep_others_from_their_reports(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "run.json").write_text("{")
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "run.json").write_text("{}")
-    dead(tmp_path / "c")
-    assert report.finish_dead(tmp_path) == ["c"]
+    for name, content in {"a": "{", "b": "{}", "c": "null", "d": "[1]"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(content)
+    dead(tmp_path / "e")
+    assert report.finish_dead(tmp_path) == ["e"]
+
+
+def test_a_run_of_which_no_page_can_be_made_does_not_keep_others_from_theirs(tmp_path: Path) -> None:
+    """Its failure has no task: the template of the page raises an error of its own for what is missing."""
+    other = dead(tmp_path / "a")
+    note = {**other._begun("h1"), "failed": {"step": "kernel", "why": "it panicked"}}
+    (other.folder / "hosts" / "h1.json").write_text(json.dumps(note))
+    dead(tmp_path / "b")
+    assert report.finish_dead(tmp_path) == ["b"]
 
 
 @as_root

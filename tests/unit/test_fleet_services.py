@@ -177,6 +177,17 @@ def test_what_the_drain_took_away_is_expected_after_the_return_only() -> None:
     assert len(services.difference(HAD, drained, [])) == 4
 
 
+def test_what_is_there_for_a_moment_is_not_expected_to_be_there_again() -> None:
+    """A port of dnsmasq for one query; but a unit that has failed has failed, at whichever look."""
+    looks = iter(
+        [{**HAD, "sockets": ["tcp port 22", "udp port 20000"], "failed": []}, {**HAD, "mounts": ["/", "/new"]}]
+    )
+    slept: list[float] = []
+    found = services.lasting(look=lambda: next(looks), sleep=slept.append)
+    assert found == {**HAD, "sockets": ["tcp port 22"], "mounts": ["/"]}
+    assert slept == [services.POLL]
+
+
 def test_services_may_start_late_but_not_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([HAS, HAS, HAD])
     slept: list[float] = []

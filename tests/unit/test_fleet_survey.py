@@ -57,6 +57,29 @@ def test_every_host_is_a_row_with_all_its_reasons(
     assert [call for host in hosts.values() for module in CHANGING for call in host.calls(module)] == []
 
 
+def test_what_a_rollout_would_refuse_or_roll_back_is_not_ready(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    """Hosts in the middle of a rollback or another release, and variables with which no host can take part."""
+    hosts = {name: Host(tmp_path / name) for name in ("cut", "goes-on", "other", "pattern", "role")}
+    hosts["cut"].rolled_out("rolling-back")
+    hosts["goes-on"].rolled_out("armed")
+    hosts["other"].rolled_out("armed")
+    hosts["other"].be(newest="2")
+    inventory = {name: host.variables() for name, host in hosts.items()}
+    inventory["pattern"] = hosts["pattern"].variables(thp_gate_log_allowed=["("])
+    inventory["role"] = hosts["role"].variables(thp_preflight_drain_role="missing")
+    played = play(ansible, tmp_path, inventory, "survey")
+    facts = {host["host"]: host["facts"] for host in played.report()["hosts"]}
+    found = {name: [reason.partition(";")[0] for reason in about["reasons"]] for name, about in facts.items()}
+    assert found.pop("role")[0].startswith("the role missing cannot be used: ")
+    assert found == {
+        "cut": ["a rollback was cut off on this host, and has to be finished first: run kernel_thp.fleet.rollback"],
+        "goes-on": [],
+        "other": ["a rollout of 1.x86_64+thp.cloud on this host is not finished (armed)"],
+        "pattern": ["thp_gate_log_allowed and thp_gate_services_allowed take regular expressions"],
+    }
+    assert played.results() == {**dict.fromkeys(hosts, "refused"), "goes-on": "ready"}
+
+
 def test_a_fleet_that_is_ready_ends_well(ansible: Mapping[str, str], tmp_path: Path, hosts: dict[str, Host]) -> None:
     played = play(ansible, tmp_path, {"good": hosts["good"].variables()}, "survey")
     assert played.code == 0, played.output

@@ -34,6 +34,18 @@ def read() -> dict[str, list[str]]:
     return {FAILED: failed(), MOUNTS: mounts(), ROUTES: routes(), SOCKETS: sockets()}
 
 
+def lasting(
+    look: Callable[[], dict[str, list[str]]] = read, sleep: Callable[[float], None] = time.sleep
+) -> dict[str, list[str]]:
+    """Return what two looks have in common, to be expected later.
+
+    Some resolvers choose a port below those of the kernel for each query, and it would be missing ever after.
+    """
+    first = look()
+    sleep(POLL)
+    return {kind: [name for name in names if kind == FAILED or name in first[kind]] for kind, names in look().items()}
+
+
 def _output(*words: str) -> str:
     """Return what a program prints; a host that lacks it has nothing to compare."""
     return command.run(words).out

@@ -104,7 +104,7 @@ def before() -> dict[str, Any]:
         "counters": counters.read().as_dict(),
         "complaints": kernel_log.known(),
         "tainted": kernel_log.tainted(),
-        "services": services.read(),
+        "services": services.lasting(),
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from ansible.playbook.task import Task
 from ansible.utils.display import Display
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding, run_dir
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal, Note
 
 # How a host fell. A drain that fails says nothing about the kernel, but much about the drains that would follow.
 FAILED, LOST, DRAIN = "failed", "lost", "drain"
@@ -27,6 +27,19 @@ def exceeded(journal: Journal, drain: bool = False) -> str | None:
     run = journal.run()
     lost = [host for host, how in fallen.items() if how == LOST]
     return _too_many(lost, run["max_lost"], "be lost") or _too_many(list(fallen), run["max_failed"], "fail")
+
+
+def settle(journal: Journal, fallen: Sequence[Note]) -> None:
+    """Have the next batch see how the hosts of those before it ended, so that the verdict and a look count the same.
+
+    A host that was lost may have come back since, and one that failed on its new kernel has not said so itself.
+    """
+    known = journal.fallen()
+    for host in fallen:
+        lost, step = host["result"] == LOST, (host["failed"] or {}).get("step", OTHERS[0])
+        how = LOST if lost else FAILED if step not in OTHERS else None
+        if how and known.get(host["host"]) != how:
+            journal.fell(host["host"], how, after_all=True)
 
 
 def _too_many(hosts: Sequence[str], most: int, what: str) -> str | None:

@@ -123,9 +123,10 @@ class Journal:
 
     # What keeps others from starting the kernel: a look at it costs as much as there are failures, not hosts
 
-    def fell(self, host: str, how: str) -> None:
-        """Note at once that a host failed; how it fell the first time counts."""
-        with contextlib.suppress(FileExistsError), (self.folder / FALLEN / quote(host, safe="")).open("x") as mark:
+    def fell(self, host: str, how: str, after_all: bool = False) -> None:
+        """Note at once that a host failed; how it fell the first time counts, unless this is known `after_all`."""
+        path = self.folder / FALLEN / quote(host, safe="")
+        with contextlib.suppress(FileExistsError), path.open("w" if after_all else "x") as mark:
             mark.write(how)
 
     def fallen(self) -> dict[str, str]:

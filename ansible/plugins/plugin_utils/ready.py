@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
 
 MIB = 1 << 20
@@ -66,19 +67,39 @@ def hindered(
 
 
 def reasons(
-    seen: Seen, found: Mapping[str, Any], undoable: Mapping[str, Any], left_out: str, limits: Sequence[Any]
+    seen: Seen,
+    found: Mapping[str, Any],
+    undoable: Mapping[str, Any],
+    left_out: str,
+    limits: Sequence[Any],
+    given: Sequence[str] = (),
 ) -> list[str]:
     """Return all that keeps a host from taking part in a rollout, for the survey.
 
     `found` and `undoable` are the results of two modules, `left_out` the problem of a host that is out of service, and
-    `limits` are those of `hindered`.
+    `limits` are those of `hindered`. `given` is what is wrong with variables of the operator, or empty texts.
     """
     unsuited = unfit(seen)
     if unsuited:
         return unsuited
-    others = [found.get("msg"), undoable.get("msg"), left_out if records.drained(seen["record"]) else ""]
+    others = [found.get("msg"), undoable.get("msg"), left_out if records.drained(seen["record"]) else "", *given]
     hindrances = hindered(seen, found.get("target") or {"uname": ""}, *limits)
-    return [*cloned(seen), *_held(seen), *filter(None, others), *hindrances]
+    return [*cloned(seen), *_held(seen), *_cut_off(seen, found.get("target")), *filter(None, others), *hindrances]
+
+
+def _cut_off(seen: Seen, target: dict[str, Any] | None) -> list[str]:
+    """Return why a rollout would first roll back what an earlier run left in the middle."""
+    record = seen["record"]
+    if record is None or not halfway(seen):
+        return []
+    if record["phase"] == records.ROLLING_BACK:
+        return ["a rollback was cut off on this host, and has to be finished first: run kernel_thp.fleet.rollback"]
+    try:
+        if target:
+            records.begin(record, "", target, {})
+    except Problem as problem:
+        return [str(problem)]
+    return []
 
 
 def _held(seen: Seen) -> list[str]:

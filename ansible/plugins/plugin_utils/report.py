@@ -83,7 +83,8 @@ def finish_dead(folder: Path) -> list[str]:
     names = []
     for path in sorted(folder.glob(f"*/{journal.RUN}")):
         found = Journal(path.parent)
-        with contextlib.suppress(OSError, ValueError, KeyError):
+        # Whatever is wrong with an old run, such as a journal of another version: the one that begins is not.
+        with contextlib.suppress(Exception):
             if _ours(path.parent) and _is_dead(found.run()):
                 finish(found, "aborted", "it ended without a verdict: killed, or no host of a batch was left")
                 names.append(path.parent.name)

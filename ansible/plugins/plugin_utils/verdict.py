@@ -7,7 +7,7 @@ that vanished is no longer in the batch. A host without a journal has failed as 
 from __future__ import annotations
 
 from ansible.utils.display import Display
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import budget, report, run_dir, summary
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import breaker, budget, report, run_dir, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Result, Variables
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
 
@@ -41,6 +41,7 @@ def evaluate(found: Journal, check: bool, variables: Variables) -> Result:
             Display().display(summary.table(whole["hosts"]))
         run_dir.leave()
     else:
+        breaker.settle(found, fallen)
         report.write(found, notes)
     # Failures within the budget do not stop the run, but a run with failed hosts does not exit with 0.
     failed = stops or (through and bool(fallen))
