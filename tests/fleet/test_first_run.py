@@ -70,6 +70,8 @@ def test_what_is_missing_or_cannot_be_trusted_is_refused(
 def test_the_survey_reads_the_repository_without_setting_it_up(
     member: Member, operator: Operator, variables: dict[str, Any]
 ) -> None:
+    # dnf has been asked for the unknown repository.
+    member.remember()
     outcome = operator.finish(operator.start("survey", "survey", (NAME,), variables=variables))
     assert (outcome.code, outcome.results()) == (0, {NAME: "ready"})
     expect.untouched(member, outcome.states[NAME])
