@@ -73,7 +73,8 @@ def test_a_host_with_slow_firmware_gets_its_time_in_each_step(ansible: Mapping[s
         ansible, tmp_path, {"h1": host.variables()}, "rollout", "-e", json.dumps({"thp_kernel_reboot_timeout": 5})
     )
     assert played.results() == {"h1": "done"}
-    given = {call["state"]: call["timeout"] for call in host.calls("boot") if "timeout" in call}
+    # Before ansible-core 2.19, a template gives a string, and the real module makes a number of it.
+    given = {call["state"]: int(call["timeout"]) for call in host.calls("boot") if "timeout" in call}
     assert (given["held"], given["once"]) == (2790, 2790)
 
 
