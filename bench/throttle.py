@@ -8,6 +8,7 @@ swaps huge pages whole, and all kernels get the same. `make bench` finds them wh
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 from collections.abc import Callable, Sequence
@@ -104,6 +105,7 @@ def find(again: bool = False) -> Throttle:
 
 
 def command() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     found = find(again=True)
     say(f"throttle: {found.options}, which takes {found.times} times as long as zram; stored in {STORED}")
 

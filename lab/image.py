@@ -5,6 +5,7 @@ Needs root (mmdebstrap makes device nodes and mounts /proc for package scripts) 
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import hashlib
 import os
@@ -234,6 +235,7 @@ def build(kind: Kind | None = None) -> Path:
 
 
 def command() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     say(f"lab image: {build()}")
 
 

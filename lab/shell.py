@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 from contextlib import ExitStack
 
@@ -12,6 +13,7 @@ from scripts.console import main, say
 
 
 def shell() -> int:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with ExitStack() as stack:
         vm = stack.enter_context(Vm(image.build(), RUN / "shell", "shell"))
         say(f"console: {vm.console}")
