@@ -90,6 +90,10 @@ def test_a_host_that_is_not_one_of_ours_is_refused(lacks: str, instead: object, 
         ),
         ({"tuned_gone": True}, "tuned-adm is missing"),
         ({"fips": True}, "FIPS mode is on, and nobody has certified kernel-thp; set thp_preflight_allow_fips"),
+        (
+            {"secure_boot": True, "next_options": "root=x quiet"},
+            "Secure Boot is enforced, and the command line of the next kernel has no lockdown=; add lockdown=integrity",
+        ),
         ({"no_watchdog": "there is no hardware watchdog"}, "thp_preflight_require_watchdog"),
         ({"boot": {"loader": None, "problems": ["no boot loader"], "free_bytes": 0, "path": ""}}, "no boot loader"),
         ({"boot": {"loader": "grub", "problems": [], "free_bytes": MIB, "path": "/boot"}}, "/boot has 1 MiB free"),
@@ -127,6 +131,20 @@ def test_kdump_is_a_remark(
     found = snapshot.kdump(tmp_path)
     remarks = ready.remarks(seen(kdump=found))
     assert remarks == [] if message is None else message in remarks[0]
+
+
+def test_a_host_with_secure_boot_that_is_locked_down_takes_part() -> None:
+    host = seen(secure_boot=True, next_options="root=x lockdown=confidentiality")
+    assert ready.hindered(host, TARGET, 200, 1024, need_watchdog=True) == []
+    (remark,) = ready.remarks(host)
+    assert "whether the host trusts the certificate" in remark
+
+
+def test_the_command_line_of_the_next_kernel_is_that_of_the_first_file(tmp_path: Path) -> None:
+    for name, line in (("proc", "root=p"), ("usr/lib/kernel", "root=u"), ("etc/kernel", "root=e lockdown=integrity")):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "cmdline").write_text(f"{line}\n")
+        assert snapshot.next_options(tmp_path) == line
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ class Host:
             return False
         if snapshot.secure_boot(ROOT) and (refused := validator.not_booted()):
             raise Problem(refused)
-        if snapshot.secure_boot(ROOT) and "lockdown=" not in entry.options:
+        if snapshot.secure_boot(ROOT) and snapshot.LOCKDOWN not in entry.options:
             what = f"Secure Boot is enforced, and the boot entry of {wanted.uname} does not lock the kernel down"
             raise Problem(what, "add lockdown=integrity to the host's kernel command line, such as /etc/kernel/cmdline")
         lost = drivers.lacking(wanted.uname, ROOT) if wanted.check_drivers else []

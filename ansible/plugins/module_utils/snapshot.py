@@ -37,6 +37,8 @@ VAR = ("var/cache", "var/lib", "var/log", "var/tmp")
 MACHINE_ID, PRODUCT = "etc/machine-id", "sys/class/dmi/id/product_uuid"
 MULTIPATH = "multipath"
 KDUMP, CRASHKERNEL = "kdump.service", "crashkernel="
+# What Secure Boot is to imply, as kernels of distributions have it by a patch of theirs.
+LOCKDOWN = "lockdown="
 # From where kernel-install takes the command line of a new kernel: the first that exists.
 COMMAND_LINES = ("etc/kernel/cmdline", "usr/lib/kernel/cmdline", "proc/cmdline")
 # Four bytes of attributes, then 1 if the firmware enforces signatures.
@@ -125,6 +127,11 @@ def secure_boot(root: Path = Path("/")) -> bool:
         return False
 
 
+def next_options(root: Path = Path("/")) -> str:
+    """Return the command line that kernel-install would give a new kernel."""
+    return next((text for name in COMMAND_LINES if (text := files.word(root / name)) is not None), "")
+
+
 def systemd_version() -> int:
     words = command.run(["systemctl", "--version"]).out.split()
     return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
@@ -176,8 +183,7 @@ def kdump(root: Path = Path("/")) -> str | None:
     """Return what an operator should know about kdump, or None if it is not enabled."""
     if command.run(["systemctl", "is-enabled", "--quiet", KDUMP]).code != 0:
         return None
-    line = next((text for name in COMMAND_LINES if (text := files.word(root / name)) is not None), "")
-    if CRASHKERNEL not in line:
+    if CRASHKERNEL not in next_options(root):
         return "kdump is enabled, and the new kernel gets no crashkernel= (/etc/kernel/cmdline): it will not dump"
     return "kdump is enabled: it makes an initramfs of its own for the new kernel at its first start (kdumpctl status)"
 
@@ -205,6 +211,8 @@ def collect() -> dict[str, Any]:
         "hugepages": hugepages.read(),
         "counters": counters.read().as_dict(),
         "no_watchdog": watchdog(),
+        "secure_boot": secure_boot(),
+        "next_options": next_options(),
         "fips": files.word(Path("/") / SYSCTL / "crypto/fips_enabled") == "1",
         "configured_sysctls": configured(command.run(["systemd-analyze", "cat-config", "sysctl.d"]).out),
     }

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import snapshot
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
 
@@ -57,6 +58,11 @@ def hindered(
         found.append(f'{host["multipath"]}; have dracut add it (add_dracutmodules+=" multipath "), and run dracut -f')
     if host["tuned_gone"]:
         found.append("tuned-adm is missing, although the package tuned is installed; reinstall tuned")
+    if host.get("secure_boot") and not _installed(seen, target) and snapshot.LOCKDOWN not in host["next_options"]:
+        found.append(
+            "Secure Boot is enforced, and the command line of the next kernel has no lockdown=; add lockdown=integrity "
+            "to it, such as in /etc/kernel/cmdline, and enrol the certificate of kernel-thp-release"
+        )
     if host["fips"] and not allow_fips:
         found.append(
             "FIPS mode is on, and nobody has certified kernel-thp; set thp_preflight_allow_fips to true to go on"
@@ -154,6 +160,11 @@ def remarks(seen: Seen) -> list[str]:
         found.append(f"{message}: the new kernel still reboots by itself during its trial, but not later")
     if host.get("kdump"):
         found.append(host["kdump"])
+    if host.get("secure_boot"):
+        found.append(
+            "Secure Boot is enforced: whether the host trusts the certificate of kernel-thp-release is checked later, "
+            "when the kernel is installed and before the reboot"
+        )
     if host["counters"]["pressure_us"] is None:
         what = "the old kernel has no /proc/pressure/memory (psi=0?)"
         found.append(
