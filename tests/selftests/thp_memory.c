@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <linux/userfaultfd.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,11 +140,17 @@ void area_fill(struct area *area)
 	fail("the kernel allocated no huge pages: memory too small or fragmented");
 }
 
-/* Writes the same content to 4K pages, all of them private memory. */
+/*
+ * Writes the same content to 4K pages, all of them private memory.
+ *
+ * Each CPU has new pages on a list of its own for a while, and gives out slots of
+ * swap from a cluster of its own. From one CPU, all pages are paged out, in order.
+ */
 void area_fill_small(struct area *area)
 {
 	int i;
 
+	stay_on_cpu(sched_getcpu());
 	madvise(area->base, area_size(area), MADV_NOHUGEPAGE);
 	for (i = 0; i < area->thps * THP_PAGES; i++)
 		touch(area_page(area, i));

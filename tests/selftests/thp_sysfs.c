@@ -880,3 +880,41 @@ int trace_lines(const char *text, const char *more)
 	fclose(file);
 	return found;
 }
+
+/* From now on, the trace says of each event who led to it. */
+void trace_stacks(void)
+{
+	expect(!file_write(TRACE_INSTANCE "options/stacktrace", "1"),
+	       "no stacks in the trace (CONFIG_STACKTRACE)");
+}
+
+static bool has_any(const char *line, const char *const *texts)
+{
+	while (*texts && !strstr(line, *texts))
+		texts++;
+	return *texts;
+}
+
+/* The number of events that contain a text and that no function with such a name led to. */
+int trace_events_not_by(const char *text, const char *const *names)
+{
+	FILE *file = fopen(TRACE_INSTANCE "trace", "re");
+	bool counted = false;
+	char line[512];
+	int found = 0;
+
+	expect(file, "the trace cannot be read: %s", strerror(errno));
+	while (fgets(line, sizeof(line), file)) {
+		if (*line == '#' || strstr(line, "<stack trace>"))
+			continue;
+		if (strncmp(line, " => ", 4)) {
+			counted = strstr(line, text);
+			found += counted;
+		} else if (counted && has_any(line, names)) {
+			counted = false;
+			found--;
+		}
+	}
+	fclose(file);
+	return found;
+}

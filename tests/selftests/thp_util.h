@@ -138,6 +138,8 @@ void trace_on(const char *event, bool this_process);
 void trace_filter(const char *event, const char *filter);
 void trace_off(void);
 int trace_lines(const char *text, const char *more);
+void trace_stacks(void);
+int trace_events_not_by(const char *text, const char *const *names);
 
 /* --- thp_memory.c: memory whose every byte is known --- */
 
