@@ -383,14 +383,13 @@ static void end_deferral(void)
  * Compaction leaves hints to skip the blocks in which it could not move anything.
  * It could not when it looked, and soon it can.
  */
-static void ask_in_spite_of_hints(void *unused)
+static void ignores_hints(void)
 {
 	long fallback;
 	struct mapping pieces = take_to_pieces();
 	struct area area, wanted;
 	int thp;
 
-	(void)unused;
 	file_set(DEFRAG_MODE, "1");
 	end_deferral();
 	lock_in_place(pieces);
@@ -409,23 +408,6 @@ static void ask_in_spite_of_hints(void *unused)
 	note_free();
 	expect(area_whole(&wanted) >= wanted.thps / 2, "only %d of %d THPs",
 	       area_whole(&wanted), wanted.thps);
-}
-
-/*
- * On a debug kernel, a pass can fail for other reasons, and a single failure has most
- * of the next requests deferred: 14 of 32 were seen once, and otherwise 32.
- */
-static void ignores_hints(void)
-{
-	int status, tries = getenv("THP_TEST_SLOW") ? 3 : 1;
-
-	while (--tries) {
-		expect(waitpid(helper_start(ask_in_spite_of_hints, NULL),
-			       &status, 0) > 0, "waitpid: %s", strerror(errno));
-		if (WIFEXITED(status) && !WEXITSTATUS(status))
-			return;
-	}
-	ask_in_spite_of_hints(NULL);
 }
 
 /* Much is free, all of it beside pages that cannot be moved. */
