@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lab import direct_boot, upstream
+from lab import debs, direct_boot
 from lab.kernel_build import Place, merged, options, refused
 from scripts import distro, files, kconfig, lock, rpms, series
 from scripts.console import BUILD, UserError, say, step
@@ -107,7 +107,7 @@ def of_series(slug: str) -> Source:
 
 def of_package(name: str, suite: str = "") -> Source:
     """Return a kernel's source that is a package of the distribution, as verified by apt."""
-    package = upstream.package(name, suite)
+    package = debs.package(name, suite)
     match = re.search(r"_(\d+(?:\.\d+)+)-", package.name)
     if not match:
         raise UserError(f"{package} does not name its version", f"delete it, then download {name} again")

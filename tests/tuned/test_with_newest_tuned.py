@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import snapshots, upstream
+from lab import debs, snapshots
 from lab.host import Host
 from tests.tuned.test_on_kernel_thp import (
     test_a_mistake_in_the_variables_is_refused_and_the_active_profile_stays,
@@ -52,7 +52,7 @@ def newest(host: Host, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Replace tuned on the host."""
     archive: Path = tmp_path_factory.mktemp("tuned") / "deb.tar"
     with tarfile.open(archive, "w") as content:
-        content.add(upstream.package("tuned", "sid"), "tuned.deb")
+        content.add(debs.package("tuned", "sid"), "tuned.deb")
     host.vm.unpack(archive, "/var/tmp/newest")
     install = "dpkg --force-confnew -i /var/tmp/newest/tuned.deb"
     host.vm.run(f"systemctl stop tuned && {install} && systemctl daemon-reload && systemctl start tuned", timeout=600)

@@ -11,7 +11,7 @@ from bench import guest, kernels, run
 from bench.cases import CASES, COUNT, WALL
 from bench.kernels import NAMES
 from bench.results import Figure
-from lab import direct_boot, upstream
+from lab import debs, direct_boot
 from scripts import kconfig
 from scripts.console import UserError
 from tests.verdicts import Verdict, read_console
@@ -94,10 +94,10 @@ def test_swapping_whole_is_set_in_the_source(on: bool, line: str, tmp_path: Path
 def test_without_apt_the_source_of_upstream_can_be_put_in_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(upstream, "CACHE", tmp_path / "debs")
+    monkeypatch.setattr(debs, "CACHE", tmp_path / "debs")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match=r"no apt-get here to download linux-source-6\.12.* put linux-source-6\.12_\*"):
-        upstream.package(kernels.UPSTREAM_PACKAGE)
+        debs.package(kernels.UPSTREAM_PACKAGE)
     (tmp_path / "debs" / "linux-source-6.12_6.12.9-1_all.deb").touch()
     assert kernels.of_package(kernels.UPSTREAM_PACKAGE).version == "6.12.9"
 

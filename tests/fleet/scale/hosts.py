@@ -12,7 +12,7 @@ import time
 import uuid
 from pathlib import Path
 
-from lab import image, upstream
+from lab import debs, image
 from lab.vm import free_port
 from scripts.console import UserError, tail
 from scripts.flavours import CLOUD
@@ -98,7 +98,7 @@ def sshd(folder: Path) -> tuple[Path, dict[str, str]]:
         return SSHD, {}
     unpacked = folder / "sshd"
     for name in ("openssh-server", "libwrap0"):
-        subprocess.run(["dpkg-deb", "-x", str(upstream.package(name)), str(unpacked)], check=True)
+        subprocess.run(["dpkg-deb", "-x", str(debs.package(name)), str(unpacked)], check=True)
     libraries = sorted({str(path.parent) for path in unpacked.rglob("libwrap.so.*")})
     return (unpacked / SSHD.relative_to("/")).resolve(), {"LD_LIBRARY_PATH": ":".join(libraries)}
 
