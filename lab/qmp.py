@@ -25,18 +25,29 @@ class Monitor:
         self._ready = False
 
     def execute(self, command: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        answer = self._request(command, arguments or {})
+        assert isinstance(answer, dict), f"{command} answers {answer}"
+        return answer
+
+    def listing(self, command: str) -> list[dict[str, Any]]:
+        """Return the answer of a command that has a list to give."""
+        answer = self._request(command, {})
+        assert isinstance(answer, list), f"{command} answers {answer}"
+        return answer
+
+    def _request(self, command: str, arguments: Mapping[str, Any]) -> object:
         if not self._ready:
             self._ready = True
             self._read()  # its greeting
             self.execute("qmp_capabilities")
-        self._stream.write(json.dumps({"execute": command, "arguments": arguments or {}}) + "\n")
+        self._stream.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
         self._stream.flush()
         while True:
             answer = self._read()
             if "error" in answer:
                 raise UserError(f"qemu refuses {command}: {answer['error']['desc']}", "try another qemu version")
             if "return" in answer:
-                return dict(answer["return"])
+                return answer["return"]
 
     def _read(self) -> dict[str, Any]:
         line = self._stream.readline()

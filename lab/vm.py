@@ -45,6 +45,8 @@ SECURE_FIRMWARE = (
 # The guest must not write to the firmware's variables but through the firmware.
 SECURE_MACHINE = ("-machine", "smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on")
 SSH_FAILED = 255
+# Root ports of PCI Express, by the names that the monitor knows.
+PORTS = ("port1", "port2")
 EFIVARS = "/sys/firmware/efi/efivars"
 LOADER_GUID = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
@@ -135,10 +137,12 @@ class Vm:
         durable: bool = False,
         saved: Saved | None = None,
         secure_boot: bool = False,
+        hotplug: bool = False,
     ) -> None:
         """What a guest flushes to a durable disk survives power_off().
 
-        With Secure Boot, the firmware trusts Microsoft's certificates, and shim the lab's.
+        With Secure Boot, the firmware trusts Microsoft's certificates, and shim the lab's. With hotplug, the machine
+        has sockets for as many processors and as much memory again, and PORTS for cards.
         """
         self.disk = disk
         self.directory = directory
@@ -149,6 +153,7 @@ class Vm:
         self.swap_mib = swap_mib
         self.durable = durable
         self.secure_boot = secure_boot
+        self.hotplug = hotplug
         self.overlay = directory / "disk.qcow2"
         self.variables = directory / "vars.fd"
         self.console = directory / "console.log"
@@ -206,13 +211,18 @@ class Vm:
 
     def save(self, saved: Saved) -> None:
         """Stop it for good, whatever it is doing, and save its state for others to start from."""
-        assert self._monitor is not None
-        self._monitor.migrate(f"exec:cat > {shlex.quote(str(saved.memory))}")
-        self._monitor.execute("quit")
+        self.monitor.migrate(f"exec:cat > {shlex.quote(str(saved.memory))}")
+        self.monitor.execute("quit")
         self._running().wait()
         self._qemu = None
         self.variables.replace(saved.variables)
         self.overlay.replace(saved.disk)
+
+    @property
+    def monitor(self) -> Monitor:
+        """What plugs devices into the running machine; another power_on() has another one."""
+        assert self._monitor is not None, f"{self.name} was not started"
+        return self._monitor
 
     def power_off(self) -> None:
         """Cut the power: the guest gets no chance to write anything."""
@@ -264,12 +274,18 @@ class Vm:
         """Return the command line of qemu, which a saved machine depends on."""
         forward = f"user,id=net,restrict=off,hostfwd=tcp:127.0.0.1:{self.port}-:22"
         command = [QEMU, *accelerator(), "-machine", "q35", "-nodefaults", "-display", "none", "-name", self.name]
+        places, memory = self.cpus, str(self.memory_mib // self.nodes * self.nodes)
+        if self.hotplug:
+            places, memory = 2 * self.cpus, f"{memory},slots=1,maxmem={2 * self.memory_mib}M"
+            for number, port in enumerate(PORTS, 1):
+                command += ["-device", f"pcie-root-port,id={port},chassis={number}"]
         # A socket for each node: Linux warns when processors of one socket are on several nodes.
-        command += ["-smp", f"{self.cpus},sockets={self.nodes}", "-m", str(self.memory_mib // self.nodes * self.nodes)]
+        processors = f"{self.cpus},sockets={self.nodes}" + (f",maxcpus={places}" if self.hotplug else "")
+        command += ["-smp", processors, "-m", memory]
         share = self.memory_mib // self.nodes
         for node in range(self.nodes):
-            first = node * self.cpus // self.nodes
-            last = (node + 1) * self.cpus // self.nodes - 1
+            first = node * places // self.nodes
+            last = (node + 1) * places // self.nodes - 1
             command += ["-object", f"memory-backend-ram,id=memory{node},size={share}M"]
             command += ["-numa", f"node,nodeid={node},memdev=memory{node},cpus={first}-{last}"]
         command += SECURE_MACHINE if self.secure_boot else ()
