@@ -52,6 +52,8 @@ def package(name: str, suite: str = "") -> Path:
                 subprocess.run(["apt-get", *other, "-q", "update"], capture_output=True, check=False)
             _apt(*other, "download", name, or_else=f"; or {by_hand}")
             found = sorted(CACHE.glob(f"{name}_*.deb"))
+            if not found:
+                raise UserError(f"apt-get download {name} left no file in {CACHE}", by_hand)
     return found[-1]
 
 
@@ -74,8 +76,8 @@ def install(vm: Vm, *names: str) -> None:
                 content.add(ARCHIVES / name, name)
         vm.unpack(archive, GUEST)
     # The host's own apt, as dpkg alone does not order what has to be configured before another is unpacked.
-    options = "-y --no-install-recommends -o DPkg::Options::=--force-unsafe-io"
-    script = f"DEBIAN_FRONTEND=noninteractive apt-get {options} install {GUEST}/*.deb && rm -r {GUEST}"
+    quick = "-y --no-install-recommends -o DPkg::Options::=--force-unsafe-io"
+    script = f"DEBIAN_FRONTEND=noninteractive apt-get {quick} install {GUEST}/*.deb && rm -r {GUEST}"
     vm.run(script, timeout=INSTALL_TIMEOUT)
 
 
