@@ -67,6 +67,11 @@ def wait(host: Vm, condition: str) -> None:
     host.run(SOON.format(condition=condition))
 
 
+def mib(field: str) -> str:
+    """Return a command that prints a field of /proc/meminfo."""
+    return f"awk '/^{field}/ {{print int($2 / 1024)}}' /proc/meminfo"
+
+
 @pytest.mark.parametrize("driver", ["virtio-blk-pci", "nvme"])
 def test_a_disk_can_be_plugged_in_and_out(host: Vm, driver: str) -> None:
     disk = image.sparse(host.directory / f"{driver}.img", 64)
@@ -113,23 +118,17 @@ def test_a_processor_can_be_plugged_in(host: Vm) -> None:
 def test_memory_can_be_plugged_in_and_out(host: Vm) -> None:
     """It is online at once, and goes away again although huge pages are in it, which have to move."""
 
-    def memory() -> int:
-        return int(host.run("awk '/^MemTotal/ {print $2}' /proc/meminfo").text) // 1024
-
-    def total_is(condition: str) -> str:
-        return f"[ $(awk '/^MemTotal/ {{print int($2 / 1024)}}' /proc/meminfo) {condition} ]"
-
     # Only memory without pages of the kernel's own can go away.
     host.run("echo online_movable > /sys/devices/system/memory/auto_online_blocks")
-    before = memory()
+    before = int(host.run(mib("MemTotal")).text)
     host.monitor.execute("object-add", {"qom-type": "memory-backend-ram", "id": "more", "size": DIMM_MIB * MIB})
     host.monitor.execute("device_add", {"driver": "pc-dimm", "id": "dimm", "memdev": "more"})
-    wait(host, total_is(f"-ge {before + DIMM_MIB}"))
+    wait(host, f"[ $({mib('MemTotal')}) -ge {before + DIMM_MIB} ]")
     host.run("echo always > /sys/kernel/mm/transparent_hugepage/enabled")
     host.run(f"systemd-run --unit=filler python3 -c '{FILLER.format(mib=before // 2)}'")
-    wait(host, f"[ $(awk '/^AnonHugePages/ {{print int($2 / 1024)}}' /proc/meminfo) -ge {before // 3} ]")
+    wait(host, f"[ $({mib('AnonHugePages')}) -ge {before // 3} ]")
     host.monitor.execute("device_del", {"id": "dimm"})
-    wait(host, total_is(f"-le {before}"))
+    wait(host, f"[ $({mib('MemTotal')}) -le {before} ]")
     host.run("systemctl is-active filler && systemctl stop filler")
 
 
