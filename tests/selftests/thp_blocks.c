@@ -202,6 +202,37 @@ void expect_no_leak(void)
 	     after / (long)MB);
 }
 
+/*
+ * Bytes beside whole blocks in blocks that movable pages may get into, but for those
+ * of ZONE_DMA, which are kept back.
+ */
+long movable_free(void)
+{
+	FILE *file = fopen("/proc/pagetypeinfo", "re");
+	char line[512], zone[32], *text;
+	long pages = 0;
+	int order;
+
+	expect(file, "/proc/pagetypeinfo: %s", strerror(errno));
+	while (fgets(line, sizeof(line), file)) {
+		/* The last part counts blocks, of all types in a line. */
+		if (!strncmp(line, "Number of blocks", 16))
+			break;
+		text = strstr(line, "type");
+		if (sscanf(line, "Node %*d, zone %31[^,]", zone) != 1 ||
+		    !strcmp(zone, "DMA") || !text ||
+		    (!strstr(text, "Movable") && !strstr(text, "CMA")))
+			continue;
+		text += strlen("type");
+		text += strspn(text, " ");
+		text += strcspn(text, " ");
+		for (order = 0; order < BLOCK_ORDER; order++)
+			pages += strtol(text, &text, 10) << order;
+	}
+	fclose(file);
+	return pages * PAGE_SIZE;
+}
+
 void note_free(void)
 {
 	note("%ld MB free, %ld MB of it in blocks", meminfo("MemFree") / MB,
@@ -339,6 +370,25 @@ int mixed(void)
 	static const char *const notes[] = { "kmemleak", "stack_depot", NULL };
 
 	return trace_events_not_by(MIXED, notes);
+}
+
+/* Begins again, with what is for so many pages at once, whichever process asks. */
+void trace_mixing_for(int order)
+{
+	char filter[32];
+
+	snprintf(filter, sizeof(filter), "alloc_order == %d", order);
+	trace_filter(FALLBACK, filter);
+	trace_clear();
+}
+
+/* How often did it get there for this function of the kernel? */
+int mixed_by(const char *function)
+{
+	const char *const functions[] = { function, NULL };
+
+	return trace_lines(MIXED, MIXED) -
+	       trace_events_not_by(MIXED, functions);
 }
 
 /*

@@ -28,6 +28,14 @@
 #define SPARSE_THPS	256
 #define WANTED_THPS	32
 #define SIGNALS		400000	/* 50 in a page */
+#define FAR_FILE	1500
+#define TABLE_ORDER	2
+#define TABLES		160
+#define ROOM_LEFT	((long)(MB / 2))
+#define ENOUGH_RECLAIMED 128	/* pages: two batches are 64 */
+#define ENOUGH_ROOM	((long)THP_SIZE)
+#define ROOM_WITHIN	30	/* seconds */
+#define ENDS		(64 * MB)
 #define SECONDS		120
 #define MOST_WAIT	90	/* seconds */
 #define LONGEST_REST	70
@@ -216,6 +224,66 @@ static void atomic_gets_memory(void)
 	before = mixed();
 	queue_signals(SIGNALS);
 	expect(mixed() > before, "there were pages of that kind left");
+}
+
+struct waits {
+	int begin[2], done[2];
+};
+
+/*
+ * With a file as high as that, the table of the process needs 16 KB. The kernel asks
+ * for them in one piece, and maps single pages if it cannot have that.
+ */
+static void take_table(void *arg)
+{
+	struct waits *waits = arg;
+
+	hear(waits->begin[0]);
+	expect(dup2(0, FAR_FILE) == FAR_FILE, "dup2: %s", strerror(errno));
+	tell(waits->done[1]);
+	pause();
+}
+
+/* Started early: processes that are made later copy a table that is large already. */
+static struct waits will_take_tables(void)
+{
+	struct rlimit files = { FAR_FILE + 1, FAR_FILE + 1 };
+	struct waits waits;
+	int i;
+
+	expect(!setrlimit(RLIMIT_NOFILE, &files), "RLIMIT_NOFILE: %s",
+	       strerror(errno));
+	expect(!pipe(waits.begin) && !pipe(waits.done), "pipe: %s",
+	       strerror(errno));
+	for (i = 0; i < TABLES; i++)
+		helper_start(take_table, &waits);
+	return waits;
+}
+
+/* How many tables get their pages in one piece at the cost of a block? */
+static int mixed_for_tables(const struct waits *waits)
+{
+	int i;
+
+	trace_mixing_for(TABLE_ORDER);
+	for (i = 0; i < TABLES; i++)
+		tell(waits->begin[1]);
+	for (i = 0; i < TABLES; i++)
+		hear(waits->done[0]);
+	return mixed_by("expand_files");
+}
+
+/* Who asks for several pages and can do without does not get a block mixed. */
+static void rather_fails(void)
+{
+	struct waits on = will_take_tables(), off = will_take_tables();
+	int mixed;
+
+	exhaust_kind();
+	mixed = mixed_for_tables(&on);
+	expect(!mixed, "mixed %d times for what is not needed", mixed);
+	file_set(DEFRAG_MODE, "0");
+	expect(mixed_for_tables(&off), "no table is in one piece without the mode");
 }
 
 /* There is much free memory. That none of it is in blocks is no reason to reclaim. */
@@ -410,8 +478,11 @@ static void ignores_hints(void)
 	       area_whole(&wanted), wanted.thps);
 }
 
-/* Much is free, all of it beside pages that cannot be moved. */
-static void take_unmovable_to_pieces(void)
+/*
+ * Much is free, all of it beside pages that cannot be moved. Returns what fills the
+ * rest of memory.
+ */
+static struct mapping take_unmovable_to_pieces(void)
 {
 	size_t size, part = 512 * MB;
 	char *memory;
@@ -426,6 +497,7 @@ static void take_unmovable_to_pieces(void)
 	fill_pipes(part - RECLAIMABLE);
 	halve_pipes();
 	note_free();
+	return (struct mapping){ memory + part / 2, size - part };
 }
 
 /*
@@ -465,6 +537,79 @@ static void rests_when_useless(void)
 	}
 }
 
+/* --- room for what can be moved --- */
+
+/*
+ * As above, with next to nothing free where movable pages may go, until every other
+ * page at the ends is reclaimed. The watermarks see none of that.
+ */
+static void leave_no_movable_room(void)
+{
+	struct mapping rest = take_unmovable_to_pieces();
+	size_t step = 16 * PAGE_SIZE, i;
+	char *more = mmap(NULL, 256 * MB, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	expect(more != MAP_FAILED, "mmap: %s", strerror(errno));
+	take_blocks();
+	file_set(DEFRAG_MODE, "1");
+	madvise(more, 256 * MB, MADV_NOHUGEPAGE);
+	for (i = 0; movable_free() > ROOM_LEFT; i += step) {
+		expect(i < 256 * MB, "%ld MB are still free for movable pages",
+		       movable_free() / (long)MB);
+		expect(!madvise(more + i, step, MADV_POPULATE_WRITE),
+		       "MADV_POPULATE_WRITE: %s", strerror(errno));
+	}
+	expect(rest.size > 2 * ENDS, "only %zu MB", rest.size / MB);
+	for (i = 0; i < ENDS; i += 2 * PAGE_SIZE) {
+		madvise(rest.memory + i, PAGE_SIZE, MADV_FREE);
+		madvise(rest.memory + rest.size - ENDS + i, PAGE_SIZE, MADV_FREE);
+	}
+	note("%ld MB free, %ld KB in blocks, %ld KB beside them for movable pages",
+	     meminfo("MemFree") / (long)MB, in_large_buddies() / (long)KB,
+	     movable_free() / (long)KB);
+}
+
+/*
+ * Compaction has nowhere to move pages to, so that the first who gets no block that
+ * is there already has to reclaim, and more than a batch or two: what is missing.
+ */
+static void makes_movable_room(void)
+{
+	long direct, fallback, reclaimed = 0;
+	struct area wanted;
+	int thp;
+
+	leave_no_movable_room();
+	knob_set("defrag", "always");
+	wanted = area_map(MOST_THPS);
+	direct = counter("pgsteal_direct");
+	fallback = counter("thp_fault_fallback");
+	for (thp = 0; thp < wanted.thps && !reclaimed &&
+		      counter("thp_fault_fallback") == fallback; thp++) {
+		touch(area_thp(&wanted, thp));
+		reclaimed = counter("pgsteal_direct") - direct;
+	}
+	expect(reclaimed >= ENOUGH_RECLAIMED, "only %ld pages reclaimed",
+	       reclaimed);
+}
+
+/* kswapd does not rest before, however much is free. */
+static void kswapd_makes_movable_room(void)
+{
+	double end;
+	long room;
+
+	leave_no_movable_room();
+	ask_for_thps(thps_beyond(8));
+	end = now() + ROOM_WITHIN;
+	while ((room = movable_free() + in_large_buddies()) < ENOUGH_ROOM) {
+		expect(now() < end, "kswapd rests with %ld KB for movable pages",
+		       room / (long)KB);
+		usleep(100000);
+	}
+}
+
 #define SETTINGS	.seconds = SECONDS, .before = settings_save,		\
 			.after = settings_restore
 
@@ -480,8 +625,12 @@ static const struct test tests[] = {
 	TEST("defrag.loses_nothing", loses_nothing, SETTINGS),
 	TEST("defrag.mixes_before_oom", mixes_before_oom, SETTINGS),
 	TEST("defrag.atomic_gets_memory", atomic_gets_memory, SETTINGS),
+	TEST("defrag.rather_fails", rather_fails, SETTINGS),
 	TEST("defrag.reclaims_no_more", reclaims_no_more, SETTINGS),
 	TEST("defrag.ignores_hints", ignores_hints, SETTINGS),
+	TEST("defrag.makes_movable_room", makes_movable_room, SETTINGS),
+	TEST("defrag.kswapd_makes_movable_room", kswapd_makes_movable_room,
+	     SETTINGS),
 };
 
 int main(int argc, char **argv)

@@ -860,6 +860,12 @@ void trace_filter(const char *event, const char *filter)
 	       event, filter);
 }
 
+void trace_clear(void)
+{
+	expect(!file_write(TRACE_INSTANCE "trace", "0"),
+	       "the trace cannot be cleared");
+}
+
 /* Called outside of a test, like swap_off(). */
 void trace_off(void)
 {

@@ -136,6 +136,7 @@ void cache_fill(size_t size);
 
 void trace_on(const char *event, bool this_process);
 void trace_filter(const char *event, const char *filter);
+void trace_clear(void);
 void trace_off(void);
 int trace_lines(const char *text, const char *more);
 void trace_stacks(void);
@@ -227,6 +228,7 @@ void file_set(const char *path, const char *value);
 long meminfo(const char *name);
 long zoneinfo(const char *name);
 long in_large_buddies(void);
+long movable_free(void);
 void note_free(void);
 void watch_for_leaks(void);
 void expect_no_leak(void);
@@ -239,6 +241,8 @@ void fill_pipes(long size);
 void halve_pipes(void);
 void trace_mixing(void);
 int mixed(void);
+void trace_mixing_for(int order);
+int mixed_by(const char *function);
 void exhaust_kind(void);
 void occupy_kcompactd(void);
 
