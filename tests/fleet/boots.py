@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from tests.fleet.hosts import Member
 
-# What RPM distributions have in every initramfs, and the lab leaves out because it takes dracut longer. What gives up
-# waiting for the root file system became a module of its own later.
-SYSTEMD = """\
-dracutmodules+=" systemd-initrd dracut-systemd "
+# What RPM distributions have in every initramfs, and the lab leaves out because it takes dracut longer.
+SYSTEMD = 'dracutmodules+=" systemd-initrd dracut-systemd "\n'
+# What gives up waiting for the root file system: there for LVM, RAID, encryption and the network, which leave this file
+# in the initramfs, but not for every root on a plain partition. It became a module of its own later.
+NEEDS_QUEUE = "/usr/lib/dracut/need-initqueue"
+QUEUE = f"""\
+install_items+=" {NEEDS_QUEUE} "
 ls -d /usr/lib/dracut/modules.d/*initqueue > /dev/null 2>&1 && dracutmodules+=" initqueue "
 """
 DRACUT = "/etc/dracut.conf.d/zz-lab.conf"
-# How many seconds dracut waits for the root file system; its default is 180.
-SOON = "rd.retry=20"
+# How many seconds that waits; its default is 180.
+SOON, NEVER = "rd.retry=20", "rd.retry=7200"
 HANG = "lab-hang.service"
 UNITS = "/etc/systemd/system"
 HANG_UNIT = """\
@@ -49,14 +52,16 @@ def _command_line(member: Member, change: str) -> None:
 
 
 def no_root_driver(member: Member) -> None:
-    """The driver of the root disk is there, as far as anybody can tell, and does nothing."""
-    _systemd_in_initramfs(member)
+    """The driver of the root disk is there, as far as anybody can tell, and does nothing; dracut gives up soon."""
+    member.vm.run(f"touch {NEEDS_QUEUE}")
+    _systemd_in_initramfs(member, QUEUE)
     _command_line(member, f"s/$/ initcall_blacklist=virtio_blk_init {SOON}/")
 
 
 def wrong_root(member: Member) -> None:
+    """There is no such partition, and nothing in the initramfs that gives up waiting for it."""
     _systemd_in_initramfs(member)
-    _command_line(member, f"s/root=[^ ]*/root=PARTLABEL=nowhere {SOON}/")
+    _command_line(member, f"s/root=[^ ]*/root=PARTLABEL=nowhere {NEVER}/")
 
 
 def hanging_initramfs(member: Member) -> None:
