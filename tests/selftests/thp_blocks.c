@@ -387,7 +387,7 @@ int mixed_by(const char *function)
 {
 	const char *const functions[] = { function, NULL };
 
-	return trace_lines(MIXED, MIXED) -
+	return trace_lines(MIXED, "") -
 	       trace_events_not_by(MIXED, functions);
 }
 

@@ -433,18 +433,27 @@ static void made_of_sparse(void)
 	area_verify(&area);
 }
 
-/* So do those who compact themselves. One success ends that. */
+/*
+ * Those who compact themselves put off the next ones as well, on each node by itself.
+ * One success there ends that.
+ */
 static void end_deferral(void)
 {
-	long before = counter("compact_success");
-	struct area area = area_map(MOST_THPS);
-	int thp;
+	int node, thp;
 
-	for (thp = 0; counter("compact_success") == before; thp++) {
-		expect(thp < area.thps, "compaction makes no huge page");
-		touch(area_thp(&area, thp));
+	for (node = 0; node < 2; node++) {
+		long before = counter("compact_success");
+		struct area area = area_map(MOST_THPS);
+
+		bind_to_node(node);
+		for (thp = 0; counter("compact_success") == before; thp++) {
+			expect(thp < area.thps,
+			       "compaction makes no huge page on node %d", node);
+			touch(area_thp(&area, thp));
+		}
+		area_free(&area);
 	}
-	area_free(&area);
+	use_any_node();
 }
 
 /*
@@ -484,7 +493,7 @@ static void ignores_hints(void)
  */
 static struct mapping take_unmovable_to_pieces(void)
 {
-	size_t size, part = 512 * MB;
+	size_t size, part = 256 * MB;
 	char *memory;
 
 	need_all_memory();

@@ -479,6 +479,19 @@ void prefer_node(int node)
 	syscall(SYS_set_mempolicy, MPOL_PREFERRED, &nodes, 8 * sizeof(nodes));
 }
 
+/* Where all memory comes from, if there is such a node. */
+void bind_to_node(int node)
+{
+	unsigned long nodes = 1UL << node;
+
+	syscall(SYS_set_mempolicy, MPOL_BIND, &nodes, 8 * sizeof(nodes));
+}
+
+void use_any_node(void)
+{
+	syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0);
+}
+
 /* Maps the huge pages by PTEs without splitting them. */
 void area_map_by_ptes(struct area *area)
 {

@@ -202,6 +202,8 @@ void area_make_partial(struct area *area);
 int node_of(void *page);
 int other_node(void *page);
 void prefer_node(int node);
+void bind_to_node(int node);
+void use_any_node(void);
 void area_map_by_ptes(struct area *area);
 void area_migrate(struct area *area);
 long swap_slot_of(const void *address);
