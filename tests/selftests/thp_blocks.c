@@ -27,6 +27,7 @@
 #define BLOCK_ORDER	9
 #define PIPE_SIZE	(64 * KB)
 #define MOST_PIPES	20000
+#define MOST_NODES	16
 
 #define LEAK		((long)(32 * MB))
 #define FREED_WITHIN	20	/* seconds */
@@ -52,24 +53,35 @@ static struct setting {
 	{ .path = "/proc/sys/vm/min_free_kbytes" },
 };
 
-static void kcompactd_policy(int policy)
+/* There is one for each node. */
+static int find_kcompactd(int *pids, int most)
 {
-	static const struct sched_param lowest;
+	int count = 0;
 	char name[32];
 	glob_t found;
 	size_t i;
 
 	if (glob("/proc/[0-9]*/comm", 0, NULL, &found))
-		return;
-	for (i = 0; i < found.gl_pathc; i++) {
+		return 0;
+	for (i = 0; i < found.gl_pathc && count < most; i++) {
 		const char *path = found.gl_pathv[i];
 
 		if (!file_read(path, name, sizeof(name)) &&
 		    !strncmp(name, "kcompactd", strlen("kcompactd")))
-			sched_setscheduler(atoi(path + strlen("/proc/")),
-					   policy, &lowest);
+			pids[count++] = atoi(path + strlen("/proc/"));
 	}
 	globfree(&found);
+	return count;
+}
+
+static void kcompactd_policy(int policy)
+{
+	static const struct sched_param lowest;
+	int pids[MOST_NODES];
+	int count = find_kcompactd(pids, MOST_NODES);
+
+	while (count--)
+		sched_setscheduler(pids[count], policy, &lowest);
 }
 
 void settings_save(void)
@@ -315,13 +327,24 @@ void occupy_kcompactd(void)
 		helper_start(spin, NULL);
 }
 
-/*
- * Compaction cannot move these pages, nor can reclaim have them. kcompactd would try
- * in vain, and each time others are deferred for longer.
- */
+/* Only what it does itself, whichever process asks for it. */
+void trace_kcompactd(const char *event)
+{
+	char filter[MOST_NODES * 32] = "common_pid == 0";
+	int pids[MOST_NODES];
+	int count = find_kcompactd(pids, MOST_NODES);
+
+	expect(count, "there is no kcompactd");
+	while (count--)
+		sprintf(filter + strlen(filter), " || common_pid == %d",
+			pids[count]);
+	trace_on(event, false);
+	trace_filter(event, filter);
+}
+
+/* Compaction cannot move these pages, nor can reclaim have them. */
 void lock_in_place(struct mapping pieces)
 {
-	occupy_kcompactd();
 	file_set(MOVE_LOCKED, "0");
 	expect(!mlock2(pieces.memory, pieces.size, MLOCK_ONFAULT), "mlock2: %s",
 	       strerror(errno));
@@ -399,6 +422,7 @@ void exhaust_kind(void)
 {
 	int before, turns;
 
+	occupy_kcompactd();
 	lock_in_place(take_to_pieces());
 	file_set(DEFRAG_MODE, "1");
 	trace_mixing();

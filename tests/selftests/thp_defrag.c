@@ -39,6 +39,7 @@
 #define SECONDS		120
 #define MOST_WAIT	90	/* seconds */
 #define LONGEST_REST	70
+#define SOME		(256 * MB)
 #define MOST_WORK	40
 #define MOST_TURNS	4
 
@@ -469,6 +470,7 @@ static void ignores_hints(void)
 
 	file_set(DEFRAG_MODE, "1");
 	end_deferral();
+	occupy_kcompactd();
 	lock_in_place(pieces);
 	area = area_map(MOST_THPS);
 	fallback = counter("thp_fault_fallback");
@@ -488,12 +490,12 @@ static void ignores_hints(void)
 }
 
 /*
- * Much is free, all of it beside pages that cannot be moved. Returns what fills the
- * rest of memory.
+ * Half of the part is free, all of that beside pages that cannot be moved. Returns
+ * what fills the rest of memory.
  */
-static struct mapping take_unmovable_to_pieces(void)
+static struct mapping take_unmovable_to_pieces(size_t part)
 {
-	size_t size, part = 256 * MB;
+	size_t size;
 	char *memory;
 
 	need_all_memory();
@@ -534,7 +536,7 @@ static void rests_when_useless(void)
 	double end;
 	long then;
 
-	take_unmovable_to_pieces();
+	take_unmovable_to_pieces(SOME);
 	take_blocks();
 	file_set(DEFRAG_MODE, "1");
 	expect(kcompactd_begins(now() + LONGEST_REST), "kcompactd does not begin");
@@ -546,15 +548,37 @@ static void rests_when_useless(void)
 	}
 }
 
+/*
+ * A pass for blocks may last. What it found may be past when it ends, and what it
+ * made taken: those who compact themselves find out by themselves.
+ */
+static void kcompactd_defers_nobody(void)
+{
+	double end = now() + LONGEST_REST;
+
+	lock_in_place(take_to_pieces());
+	take_blocks();
+	trace_kcompactd("compaction/mm_compaction_end");
+	trace_kcompactd("compaction/mm_compaction_defer_compaction");
+	file_set(DEFRAG_MODE, "1");
+	while (!trace_lines("mm_compaction_end:", "status=complete")) {
+		expect(now() < end, "no pass of kcompactd ends in vain");
+		looked_at(1);
+	}
+	usleep(100000);
+	expect(!trace_lines("mm_compaction_defer_compaction:", ""),
+	       "kcompactd defers others");
+}
+
 /* --- room for what can be moved --- */
 
 /*
  * As above, with next to nothing free where movable pages may go, until every other
  * page at the ends is reclaimed. The watermarks see none of that.
  */
-static void leave_no_movable_room(void)
+static void leave_no_movable_room(size_t part)
 {
-	struct mapping rest = take_unmovable_to_pieces();
+	struct mapping rest = take_unmovable_to_pieces(part);
 	size_t step = 16 * PAGE_SIZE, i;
 	char *more = mmap(NULL, 256 * MB, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -589,7 +613,7 @@ static void makes_movable_room(void)
 	struct area wanted;
 	int thp;
 
-	leave_no_movable_room();
+	leave_no_movable_room(SOME);
 	knob_set("defrag", "always");
 	wanted = area_map(MOST_THPS);
 	direct = counter("pgsteal_direct");
@@ -609,7 +633,7 @@ static void kswapd_makes_movable_room(void)
 	double end;
 	long room;
 
-	leave_no_movable_room();
+	leave_no_movable_room(SOME);
 	ask_for_thps(thps_beyond(8));
 	end = now() + ROOM_WITHIN;
 	while ((room = movable_free() + in_large_buddies()) < ENOUGH_ROOM) {
@@ -617,6 +641,23 @@ static void kswapd_makes_movable_room(void)
 		       room / (long)KB);
 		usleep(100000);
 	}
+}
+
+/*
+ * With more than an eighth of memory free elsewhere, the next page is likely to be
+ * elsewhere, too.
+ */
+static void gives_up_on_movable_room(void)
+{
+	long reclaimed;
+
+	leave_no_movable_room(1024 * MB);
+	reclaimed = counter("pgsteal_kswapd");
+	ask_for_thps(thps_beyond(8));
+	sleep(ROOM_WITHIN / 4);
+	reclaimed = counter("pgsteal_kswapd") - reclaimed;
+	expect(reclaimed < ENOUGH_RECLAIMED, "kswapd reclaims %ld pages more",
+	       reclaimed);
 }
 
 #define SETTINGS	.seconds = SECONDS, .before = settings_save,		\
@@ -629,6 +670,7 @@ static const struct test tests[] = {
 	TEST("defrag.keeps_blocks", keeps_blocks, SETTINGS),
 	TEST("defrag.made_of_sparse", made_of_sparse, SETTINGS),
 	TEST("defrag.rests_when_useless", rests_when_useless, SETTINGS),
+	TEST("defrag.kcompactd_defers_nobody", kcompactd_defers_nobody, SETTINGS),
 	TEST("defrag.mixes_when_off", mixes_when_off, SETTINGS),
 	TEST("defrag.mixes_nothing", mixes_nothing, SETTINGS),
 	TEST("defrag.loses_nothing", loses_nothing, SETTINGS),
@@ -639,6 +681,8 @@ static const struct test tests[] = {
 	TEST("defrag.ignores_hints", ignores_hints, SETTINGS),
 	TEST("defrag.makes_movable_room", makes_movable_room, SETTINGS),
 	TEST("defrag.kswapd_makes_movable_room", kswapd_makes_movable_room,
+	     SETTINGS),
+	TEST("defrag.gives_up_on_movable_room", gives_up_on_movable_room,
 	     SETTINGS),
 };
 

@@ -247,6 +247,7 @@ void trace_mixing_for(int order);
 int mixed_by(const char *function);
 void exhaust_kind(void);
 void occupy_kcompactd(void);
+void trace_kcompactd(const char *event);
 
 /* --- thp_run.c: runs the tests, each in a process of its own --- */
 
