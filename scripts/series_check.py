@@ -197,12 +197,18 @@ def command() -> None:
     left = [(prefix, variant) for prefix, variant in pairs if not prefix.stamp(variant).exists()]
     say(f"series-check: {len(left)} of {len(pairs)} combinations of prefix and variant are to be compiled")
     at = ""
-    for prefix, variant in left:
-        if prefix.commit != at:
-            tree.worktree(SOURCE, prefix.commit)
-            at = prefix.commit
-        with step(f"{prefix.slug} with {variant.name}"):
-            compile_prefix(prefix, variant, everywhere)
+    for prefix in wanted:
+        for variant in variants:
+            if (prefix, variant) not in left:
+                continue
+            if prefix.commit != at:
+                tree.worktree(SOURCE, prefix.commit)
+                at = prefix.commit
+            with step(f"{prefix.slug} with {variant.name}"):
+                compile_prefix(prefix, variant, everywhere)
+        if arguments.record:
+            # At once: an interruption loses nothing.
+            record.write({**record.read(), prefix.slug: current[prefix.slug]})
     if arguments.record:
         record.write(current)
     what = f"{len(wanted)} of {len(current)} prefixes compile"
