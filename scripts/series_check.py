@@ -199,7 +199,7 @@ def command() -> None:
     at = ""
     for prefix in wanted:
         for variant in variants:
-            if (prefix, variant) not in left:
+            if prefix.stamp(variant).exists():
                 continue
             if prefix.commit != at:
                 tree.worktree(SOURCE, prefix.commit)
