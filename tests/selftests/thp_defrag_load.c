@@ -26,7 +26,8 @@
 
 #define SECONDS		120
 #define TOGGLES		50
-#define OFFLINE_SECONDS	30
+#define OFFLINE_SECONDS	60
+#define BLOCK_SECONDS	10
 #define BURST_THPS	16
 #define BURST_PIPES	((long)(16 * MB))
 
@@ -118,36 +119,49 @@ static void toggled(void)
 
 /* --- memory goes offline --- */
 
-/* Takes some block of memory offline and puts it back; most hold what cannot be moved. */
-static bool offline_one(const glob_t *blocks)
+static void on_alarm(int sig)
 {
-	size_t i;
+	(void)sig;
+}
 
-	for (i = 0; i < blocks->gl_pathc; i++) {
-		if (file_write(blocks->gl_pathv[i], "offline"))
-			continue;
-		usleep(100000);
-		file_set(blocks->gl_pathv[i], "online");
-		return true;
-	}
-	return false;
+/*
+ * Takes a block of memory offline and puts it back; many hold what cannot be moved.
+ * The kernel tries again and again while a page is in use, until a signal comes.
+ */
+static bool offline_and_back(const char *block)
+{
+	int error;
+
+	alarm(BLOCK_SECONDS);
+	error = file_write(block, "offline");
+	alarm(0);
+	if (error == -EINTR)
+		note("%s was not offline within %d seconds", block, BLOCK_SECONDS);
+	if (error)
+		return false;
+	usleep(100000);
+	file_set(block, "online");
+	return true;
 }
 
 /* Free blocks that are isolated count as free and cannot be had. */
 static void offline(void)
 {
+	struct sigaction action = { .sa_handler = on_alarm };
 	double end = now() + OFFLINE_SECONDS;
 	long total = meminfo("MemTotal");
 	glob_t blocks;
 	int times = 0;
+	size_t i;
 
 	need_all_memory();
 	if (glob("/sys/devices/system/memory/memory*/state", 0, NULL, &blocks))
 		skip("memory cannot go offline (needs CONFIG_MEMORY_HOTREMOVE)");
+	expect(!sigaction(SIGALRM, &action, NULL), "sigaction: %s", strerror(errno));
 	file_set(DEFRAG_MODE, "1");
 	load_start();
-	while (now() < end && times < 3)
-		times += offline_one(&blocks);
+	for (i = 0; now() < end && times < 3; i = (i + 1) % blocks.gl_pathc)
+		times += offline_and_back(blocks.gl_pathv[i]);
 	load_stop();
 	expect(times, "no memory went offline");
 	expect(meminfo("MemTotal") == total, "%ld MB before, %ld MB after",
