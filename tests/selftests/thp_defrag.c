@@ -574,14 +574,16 @@ static void kcompactd_defers_nobody(void)
 
 /*
  * As above, with next to nothing free where movable pages may go, until every other
- * page at the ends is reclaimed. The watermarks see none of that.
+ * page at the ends is reclaimed. The watermarks see none of that. Returns what
+ * kswapd had reclaimed before it could reclaim these: it may be at work already.
  */
-static void leave_no_movable_room(size_t part)
+static long leave_no_movable_room(size_t part)
 {
 	struct mapping rest = take_unmovable_to_pieces(part);
 	size_t step = 16 * PAGE_SIZE, i;
 	char *more = mmap(NULL, 256 * MB, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	long reclaimed;
 
 	expect(more != MAP_FAILED, "mmap: %s", strerror(errno));
 	take_blocks();
@@ -594,6 +596,7 @@ static void leave_no_movable_room(size_t part)
 		       "MADV_POPULATE_WRITE: %s", strerror(errno));
 	}
 	expect(rest.size > 2 * ENDS, "only %zu MB", rest.size / MB);
+	reclaimed = counter("pgsteal_kswapd");
 	for (i = 0; i < ENDS; i += 2 * PAGE_SIZE) {
 		madvise(rest.memory + i, PAGE_SIZE, MADV_FREE);
 		madvise(rest.memory + rest.size - ENDS + i, PAGE_SIZE, MADV_FREE);
@@ -601,6 +604,8 @@ static void leave_no_movable_room(size_t part)
 	note("%ld MB free, %ld KB in blocks, %ld KB beside them for movable pages",
 	     meminfo("MemFree") / (long)MB, in_large_buddies() / (long)KB,
 	     movable_free() / (long)KB);
+
+	return reclaimed;
 }
 
 /*
@@ -649,10 +654,8 @@ static void kswapd_makes_movable_room(void)
  */
 static void gives_up_on_movable_room(void)
 {
-	long reclaimed;
+	long reclaimed = leave_no_movable_room(1024 * MB);
 
-	leave_no_movable_room(1024 * MB);
-	reclaimed = counter("pgsteal_kswapd");
 	ask_for_thps(thps_beyond(8));
 	sleep(ROOM_WITHIN / 4);
 	reclaimed = counter("pgsteal_kswapd") - reclaimed;
