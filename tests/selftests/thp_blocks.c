@@ -392,7 +392,7 @@ int mixed(void)
 {
 	static const char *const notes[] = { "kmemleak", "stack_depot", NULL };
 
-	return trace_events_not_by(MIXED, notes);
+	return trace_events(MIXED, notes).by_others;
 }
 
 /* Begins again, with what is for so many pages at once, whichever process asks. */
@@ -410,8 +410,7 @@ int mixed_by(const char *function)
 {
 	const char *const functions[] = { function, NULL };
 
-	return trace_lines(MIXED, "") -
-	       trace_events_not_by(MIXED, functions);
+	return trace_events(MIXED, functions).by_names;
 }
 
 /*

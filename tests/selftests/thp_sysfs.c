@@ -901,13 +901,16 @@ static bool has_any(const char *line, const char *const *texts)
 	return *texts;
 }
 
-/* The number of events that contain a text and that no function with such a name led to. */
-int trace_events_not_by(const char *text, const char *const *names)
+/*
+ * The number of events that contain a text, by whether a function with such a name led
+ * to them. The trace is read once: more events may come at any time.
+ */
+struct trace_events trace_events(const char *text, const char *const *names)
 {
 	FILE *file = fopen(TRACE_INSTANCE "trace", "re");
+	struct trace_events found = { 0, 0 };
 	bool counted = false;
 	char line[512];
-	int found = 0;
 
 	expect(file, "the trace cannot be read: %s", strerror(errno));
 	while (fgets(line, sizeof(line), file)) {
@@ -915,10 +918,11 @@ int trace_events_not_by(const char *text, const char *const *names)
 			continue;
 		if (strncmp(line, " => ", 4)) {
 			counted = strstr(line, text);
-			found += counted;
+			found.by_others += counted;
 		} else if (counted && has_any(line, names)) {
 			counted = false;
-			found--;
+			found.by_others--;
+			found.by_names++;
 		}
 	}
 	fclose(file);

@@ -140,7 +140,12 @@ void trace_clear(void);
 void trace_off(void);
 int trace_lines(const char *text, const char *more);
 void trace_stacks(void);
-int trace_events_not_by(const char *text, const char *const *names);
+
+struct trace_events {
+	int by_names, by_others;
+};
+
+struct trace_events trace_events(const char *text, const char *const *names);
 
 /* --- thp_memory.c: memory whose every byte is known --- */
 
