@@ -76,26 +76,33 @@ SOAK = {"seconds": 1, "pressure": -1, "oom_kills": -1, "fallback": -1}
 # Whatever the kernel of this machine complained about.
 LOG = "#!/bin/sh\necho Linux version 6.1\n"
 JOB: dict[str, Any] = {"jid": "{{ soaking.ansible_job_id }}", "boot_id": "{{ soaking.boot_id }}", "timeout": 60}
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 KEEP = {"ansible.builtin.copy": {"dest": "{{ result }}", "content": "{{ waited | to_json }}", "mode": "0600"}}
 
 
-def soak(ansible: Mapping[str, str], folder: Path, seconds: int, boot_id: str) -> Result:
-    """Have Ansible soak this machine and wait for it; return what the module that waits did."""
-    start = {"kernel_thp.fleet.soak": {**SOAK, "seconds": seconds}, "async": 60, "poll": 0, "register": "soaking"}
-    wait = {"kernel_thp.fleet.job": {**JOB, "boot_id": boot_id}, "register": "waited", "ignore_errors": True}
+def play(ansible: Mapping[str, str], folder: Path, *tasks: Mapping[str, Any]) -> Result:
+    """Have Ansible run tasks on this machine, the last of which waits for a job; return what that did."""
     playbook, result, journal = folder / "play.yml", folder / "result.json", folder / "bin" / "journalctl"
     journal.parent.mkdir()
     journal.write_text(LOG)
     journal.chmod(0o755)
-    tasks = [start, wait, KEEP]
     own = {"ansible_async_dir": str(folder / "jobs"), "ansible_python_interpreter": sys.executable}
-    play = {"hosts": "h1", "connection": "local", "gather_facts": False, "vars": {**own, "result": str(result)}}
-    playbook.write_text(yaml.safe_dump([{**play, "tasks": tasks}]))
+    about = {"hosts": "h1", "connection": "local", "gather_facts": False, "vars": {**own, "result": str(result)}}
+    playbook.write_text(yaml.safe_dump([{**about, "tasks": [*tasks, KEEP]}]))
     words = ["ansible-playbook", "-i", "h1,", str(playbook)]
     found = {**ansible, "PATH": f"{journal.parent}:{ansible['PATH']}"}
     done = subprocess.run(words, env=found, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout
     return dict(json.loads(result.read_text()))
+
+
+def wait(**changes: str) -> dict[str, Any]:
+    return {"kernel_thp.fleet.job": {**JOB, **changes}, "register": "waited", "ignore_errors": True}
+
+
+def soak(ansible: Mapping[str, str], folder: Path, seconds: int, boot_id: str) -> Result:
+    start = {"kernel_thp.fleet.soak": {**SOAK, "seconds": seconds}, "async": 60, "poll": 0, "register": "soaking"}
+    return play(ansible, folder, start, wait(boot_id=boot_id))
 
 
 def test_a_job_is_waited_for_and_leaves_nothing(ansible: Mapping[str, str], tmp_path: Path) -> None:
@@ -111,3 +118,15 @@ def test_a_job_of_an_earlier_boot_is_not_waited_for(ansible: Mapping[str, str], 
     assert found["failed"]
     assert found["msg"] == "the host has rebooted meanwhile"
     assert list((tmp_path / "jobs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("boot_id", "why"),
+    [("of another boot", "the host has rebooted meanwhile"), (BOOT_ID.read_text().strip(), "could not find job")],
+)
+def test_a_job_whose_file_is_gone_has_failed_by_a_reboot_if_there_was_one(
+    ansible: Mapping[str, str], tmp_path: Path, boot_id: str, why: str
+) -> None:
+    found = play(ansible, tmp_path, wait(jid="j1.2", boot_id=boot_id))
+    assert found["failed"]
+    assert found["msg"] == why

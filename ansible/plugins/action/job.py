@@ -14,6 +14,8 @@ ARGUMENTS = {
     "silence": {"type": "int", "default": 180},
 }
 REBOOTED = "the host has rebooted meanwhile"
+# What Ansible says of a job without a file. A reset takes away what the host has not yet written to its disk.
+FILE_GONE = "could not find job"
 
 
 class Status(Contact, AsyncStatus):  # type: ignore[misc]
@@ -34,11 +36,11 @@ class ActionModule(Status):
 
     def _poll(self, boot_id: str, task_vars: Variables | None) -> Result:
         found = super().run(None, task_vars)
-        if found.get("lost_contact") or found.get("finished"):
+        if found.get("lost_contact") or (found.get("finished") and found.get("msg") != FILE_GONE):
             return found
         try:
             rebooted = self.boot_id() != boot_id
         except AnsibleConnectionFailure as error:
             return contact.lost(str(error))
-        # The job's files would say forever that it is running.
+        # The job's files, if they are there, would say forever that it is running.
         return {**found, "failed": True, "finished": True, "msg": REBOOTED} if rebooted else found
