@@ -232,8 +232,8 @@ class Vm:
 
     def shut_down(self, timeout: float = BOOT_TIMEOUT) -> None:
         """Let the guest's own systemd shut it down, which leaves disk and EFI variables consistent."""
-        # It may be gone before ssh has noticed that the command is over.
-        with contextlib.suppress(DeadHost):
+        # It may be gone before ssh has noticed that the command is over. What counts is whether it goes.
+        with contextlib.suppress(DeadHost, NoAnswer):
             self.run("systemctl --no-block poweroff", timeout=60, check=False)
         try:
             self._running().wait(timeout)

@@ -25,7 +25,7 @@ NAMES = tuple(sorted((*ENDING, *WAITING, LACKING)))
 # After how long that timer does so; on the other hosts, so late that the run would not be patient enough.
 TIMER, NEVER = 240, 7200
 PATIENCE = 2400
-MOUNT = "mkfs.ext4 -q /dev/sda && mkdir -p /mnt/extra && mount /dev/sda /mnt/extra"
+MOUNT = "udevadm wait -t 60 /dev/sda && mkfs.ext4 -q /dev/sda && mkdir -p /mnt/extra && mount /dev/sda /mnt/extra"
 
 
 def attach_what_only_the_old_kernel_drives(member: Member, disk: Path) -> None:
