@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from lab import image
 from tests.fleet import expect
 from tests.fleet.hosts import Fleet
 from tests.fleet.rollouts import Operator, way_to
 
 NAMES = ("alpha", "bravo", "charlie")
 DEAD = "[dead]\nname=dead\nbaseurl=http://127.0.0.1:1/\nenabled=1\n"
+LOADERS = {image.BOOKWORM: "systemd-boot", image.GRUB: "grub"}
 KDUMP = "[Service]\nType=oneshot\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
 
 
@@ -36,7 +38,7 @@ def test_every_host_is_a_row_and_none_is_touched(fleet: Fleet, operator: Operato
     assert outcome.results() == {"alpha": "ready", "bravo": "refused", "charlie": "unreachable"}
     expect.all_untouched(fleet, outcome.states, "alpha", "bravo")
     facts = outcome.host("alpha")["facts"]
-    assert (facts["loader"], facts["before"]["uname"]) == ("systemd-boot", ready.before.uname)
+    assert (facts["loader"], facts["before"]["uname"]) == (LOADERS[fleet.kind], ready.before.uname)
     assert any("kdump is enabled" in remark for remark in facts["remarks"])
     reasons = outcome.host("bravo")["facts"]["reasons"]
     assert len(reasons) == 2
