@@ -30,6 +30,8 @@ TOOLS = (
 )
 MIB = 1 << 20
 DIMM_MIB = 512
+# Of the server flavour, these take 3.7 GiB, more than the root file system has left, and minutes to install.
+DEBUG, DEBUG_MIB, DEBUG_TIMEOUT = "/usr/lib/debug", 6 * 1024, 1800.0
 # Debian's tool saves the dump on the host's own root, in a second boot of the same kernel.
 DUMP_TIMEOUT = 900.0
 RESERVED = "crashkernel=384M"
@@ -48,7 +50,8 @@ SOON = "for i in $(seq 60); do {condition} && exit 0; sleep 1; done; exit 1"
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Vm]:
-    machine = Vm(image.build(image.BOOKWORM), RUN / "kernel.test_running_host", "running-host", hotplug=True)
+    folder = RUN / "kernel.test_running_host"
+    machine = Vm(image.build(image.BOOKWORM), folder, "running-host", swap_mib=DEBUG_MIB, hotplug=True)
     with machine as vm, repo.served(FLAVOUR.repo) as url:
         vm.wait_ssh()
         host = Host(vm)
@@ -58,7 +61,11 @@ def host() -> Iterator[Vm]:
         vm.write("/tmp/provides.spec", (HERE / "module-builder.spec").read_text())
         vm.run("cd /tmp && rpmbuild -bb --define '_rpmdir /tmp' provides.spec && rpm -i --force-debian noarch/*.rpm")
         host.use_repository(url)
-        host.install(FLAVOUR.package, f"{FLAVOUR.package}-devel", f"{FLAVOUR.package}-debuginfo")
+        host.install(FLAVOUR.package, f"{FLAVOUR.package}-devel")
+        # The disk that other hosts swap on. The second kernel of a crash can do without it.
+        vm.run(f"mkfs.ext4 -q -L debug /dev/disk/by-id/nvme-*_swap && mkdir -p {DEBUG}")
+        vm.run(f"echo LABEL=debug {DEBUG} ext4 nofail 0 0 >> /etc/fstab && systemctl daemon-reload && mount {DEBUG}")
+        vm.run(f"dnf -y install {FLAVOUR.package}-debuginfo", timeout=DEBUG_TIMEOUT)
         host.boot_once(vm.run(f"rpm -q --qf '{FLAVOUR.uname_format}' {FLAVOUR.core}").text)
         yield vm
 
@@ -200,8 +207,9 @@ def test_a_crash_leaves_a_dump_that_crash_reads(host: Vm) -> None:
     if host.run("[ -e /proc/vmcore ]", check=False).code == 0:
         host.wait_ssh(DUMP_TIMEOUT, not_boot=host.boot_id())
     dump = host.run("ls /var/crash/*/dump.*").text
+    wait(host, f"mountpoint -q {DEBUG}")
     said = host.run(
-        f"printf 'bt\\nstruct deferred_split\\nquit\\n' | crash -s /usr/lib/debug/lib/modules/{uname}/vmlinux {dump}",
+        f"printf 'bt\\nstruct deferred_split\\nquit\\n' | crash -s {DEBUG}/lib/modules/{uname}/vmlinux {dump}",
         timeout=900,
     ).text
     assert "sysrq_handle_crash" in said
