@@ -74,8 +74,8 @@ vm: image ## start a virtual host, with dnf set to build/repo, and log in to it 
 gate: deps rpms image ## install, boot and test the kernel in a virtual host (FLAVOUR=server; HOST=grub; DEBUG=1: with churn)
 	@$(PYTHON) -m tests.kernel.gate --flavour $(FLAVOUR)
 
-lockdep: deps tree rpms ## stress, migration, swap-in, defrag mode and cgroup v1 on a small kernel with lockdep and DEBUG_VM
-	@$(PYTHON) -m tests.kernel.lockdep
+lockdep: deps tree rpms ## stress, migration, swap-in, defrag mode and cgroup v1 on a small kernel with lockdep and DEBUG_VM (CHANGED=1)
+	@$(PYTHON) -m tests.kernel.lockdep $(if $(CHANGED),--changed) $(if $(RECORD),--record)
 
 matrix: deps rpms image ## selftests on cgroup v1 and v2, swap on zram and on a disk, 1 and 2 NUMA nodes
 	@$(PYTHON) -m tests.kernel.matrix
@@ -128,7 +128,7 @@ molecule: deps rpms image ## each role of the Ansible collection by itself, on a
 releases: deps rpms image ## two releases side by side in a virtual host, and removing the one that runs (minutes)
 	@$(VENV)/python -m pytest -q tests/kernel/test_two_releases.py
 
-# RECORD=1: write what passes to patches/6.1/tested.json, where CHANGED=1 looks.
+# RECORD=1: write what passes to patches/6.1/tested.json, where CHANGED=1 looks (lockdep, series-check, mutation).
 series-check: deps tree ## compile every prefix of the series for each variant: THP off, MEMCG off, i386, arm64 (CHANGED=1: what changed, in two of these)
 	@$(PYTHON) -m scripts.series_check $(if $(CHANGED),--changed $(if $(RECORD),,--variant thp-off$(comma)memcg-off)) $(if $(RECORD),--record)
 

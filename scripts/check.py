@@ -41,12 +41,13 @@ CHECK = suites(
     "series-check CHANGED=1",
     "mutation CHANGED=1",
     "bench-check COUNT=1",
-    "lockdep",
+    "lockdep CHANGED=1",
     "gate",
     "hosts",
     "fleet",
 )
 FULL = suites(
+    "lockdep",
     "vm-selftests",
     "matrix",
     "hosts-full",

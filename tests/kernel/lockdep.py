@@ -3,25 +3,31 @@
 The packaged selftests run on a small kernel of the same sources, with DEBUG_VM, that is booted directly, with its
 memory controller on cgroup v2 and then on v1. The run fails if a test does not pass, if the kernel complains, or if
 lockdep has switched itself off. Results: build/lockdep/v2 and v1, with console.log.
+
+With --changed a version of cgroup is left out while the kernel, its configuration and the tests are as they were when
+it passed and was recorded in patches/<base>/tested.json, which --record does.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
 from pathlib import Path
 
 from lab import direct_boot, splats
 from lab.direct_boot import Machine
 from lab.kernel_build import Place, merged
-from scripts import lock, rpms
-from scripts.console import BUILD, UserError, main, say, step
+from scripts import lock, rpms, tested
+from scripts.console import BUILD, ROOT, UserError, main, say, step
 from scripts.flavours import CLOUD
 from tests.kernel import lockdep_state
+from tests.mutation import mutants
 from tests.verdicts import read_console
 
 OUT = BUILD / "lockdep"
 PROGRAMS = OUT / "programs"
 EXTRA = Path(__file__).with_name("lockdep.config")
+KIND = "lockdep"
 # How long thp_stress runs.
 STRESS_SECONDS = 60
 SLOW = 4
@@ -84,11 +90,35 @@ def run(version: str, image: Path, programs: list[Path]) -> list[str]:
     return [f"{reason} (read {console})" for reason in [*wrong, *complaints(console)]]
 
 
+def keys() -> dict[str, str]:
+    """Name what the outcome of each run depends on: the kernel, its configuration, how it is run, and the tests."""
+    programs = mutants.PROGRAM.findall((rpms.TESTS / "Makefile").read_text())
+    sources = {path.name: path.read_text() for path in rpms.TESTS.iterdir() if path.suffix in (".c", ".h")}
+    shared = [text for name, text in sorted(sources.items()) if Path(name).stem not in programs]
+    files = (direct_boot.CONFIG, EXTRA, direct_boot.INIT, Path(__file__), Path(lockdep_state.__file__))
+    common = [lock.used().version, *map(tested.diff, rpms.patches()), *(path.read_text() for path in files), *shared]
+    return {version: tested.key(*common, *(sources[f"{name}.c"] for name in names)) for version, names in RUNS.items()}
+
+
 def command() -> None:
+    parser = argparse.ArgumentParser(description="Run the selftests that lockdep has to see on a kernel with it.")
+    parser.add_argument("--changed", action="store_true", help="only runs that have changed since they were recorded")
+    parser.add_argument("--record", action="store_true", help="record the runs that pass, for --changed")
+    arguments = parser.parse_args()
+    current = keys()
+    record = tested.Record(ROOT / "patches" / lock.used().series, KIND)
+    versions = record.changed(current) if arguments.changed else list(current)
+    if not versions:
+        return
     with step("lockdep: build the kernel"):
         image = build_kernel()
     programs = unpack_programs()
-    wrong = [reason for version in RUNS for reason in run(version, image, programs)]
+    wrong = []
+    for version in versions:
+        found = run(version, image, programs)
+        wrong += found
+        if arguments.record and not found:
+            record.write({**record.read(), version: current[version]})
     for reason in wrong:
         say(f"  {reason}")
     if wrong:

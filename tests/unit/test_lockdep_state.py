@@ -1,12 +1,13 @@
-"""Lockdep that has switched itself off fails a run, and so does a run that does not say."""
+"""Lockdep that has switched itself off fails a run, and so does a run that does not say; what a run depends on."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from scripts import flavours
+from scripts import flavours, rpms, tested
 from tests.kernel import lockdep, lockdep_state
 from tests.kernel.gate import Gate
 from tests.kernel.results import Results
@@ -64,3 +65,40 @@ def test_the_gate_of_the_debug_kernel_reads_it(flavour: flavours.Flavour, state:
     gate = Gate(flavour, Machine(state), "", [], Results())  # type: ignore[arg-type]
     gate.scan()
     assert gate.results.reasons == reasons
+
+
+def test_a_changed_program_repeats_the_run_that_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = lockdep.keys()
+    monkeypatch.setattr(rpms, "TESTS", shutil.copytree(rpms.TESTS, tmp_path / "selftests"))
+    assert lockdep.keys() == before
+    with (tmp_path / "selftests" / "thp_memcg_v1.c").open("a") as program:
+        program.write("/* changed */\n")
+    after = lockdep.keys()
+    assert after["v2"] == before["v2"]
+    assert after["v1"] != before["v1"]
+    with (tmp_path / "selftests" / "thp_blocks.c").open("a") as shared:
+        shared.write("/* changed */\n")
+    assert set(lockdep.keys().values()).isdisjoint(after.values())
+
+
+def test_a_changed_configuration_or_patch_repeats_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = lockdep.keys()
+    with monkeypatch.context() as patched:
+        config = tmp_path / "lockdep.config"
+        config.write_text("CONFIG_PROVE_LOCKING=n\n")
+        patched.setattr(lockdep, "EXTRA", config)
+        assert set(lockdep.keys().values()).isdisjoint(before.values())
+    monkeypatch.setattr(tested, "diff", lambda patch: "another patch")
+    assert set(lockdep.keys().values()).isdisjoint(before.values())
+
+
+def test_what_has_passed_as_it_is_boots_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = tested.Record(tmp_path, lockdep.KIND)
+    record.write(lockdep.keys())
+    monkeypatch.setattr(tested, "Record", lambda folder, kind: record)
+    monkeypatch.setattr("sys.argv", ["lockdep", "--changed"])
+    monkeypatch.setattr(lockdep, "build_kernel", lambda: pytest.fail("it builds a kernel"))
+    lockdep.command()
+    assert "lockdep: nothing to do, all 2 are as they were tested" in capsys.readouterr().out
