@@ -33,6 +33,8 @@
 #define TABLES		160
 #define ROOM_LEFT	((long)(MB / 2))
 #define ENOUGH_RECLAIMED 128	/* pages: two batches are 64 */
+#define ENOUGH_FAILED	8
+#define MOST_TAKEN	256	/* pages: less than a block of them */
 #define ENOUGH_ROOM	((long)THP_SIZE)
 #define ROOM_WITHIN	30	/* seconds */
 #define ENDS		(64 * MB)
@@ -554,13 +556,15 @@ static void rests_when_useless(void)
  */
 static void kcompactd_defers_nobody(void)
 {
-	double end = now() + LONGEST_REST;
+	double end;
 
 	lock_in_place(take_to_pieces());
 	take_blocks();
 	trace_kcompactd("compaction/mm_compaction_end");
 	trace_kcompactd("compaction/mm_compaction_defer_compaction");
 	file_set(DEFRAG_MODE, "1");
+	/* Only now: to fill all memory takes a debug kernel a minute. */
+	end = now() + LONGEST_REST;
 	while (!trace_lines("mm_compaction_end:", "status=complete")) {
 		expect(now() < end, "no pass of kcompactd ends in vain");
 		looked_at(1);
@@ -649,6 +653,38 @@ static void kswapd_makes_movable_room(void)
 }
 
 /*
+ * Where enough is free, and only room for movable pages is missing, a huge page is
+ * not worth what memory.low protects. Small requests of others may take some of it.
+ */
+static void spares_protected_memory(void)
+{
+	struct area wanted;
+	long taken;
+	int thp, failed = 0;
+
+	if (cgroup_is_v1())
+		skip("cgroup v1 has no memory.low");
+	wanted = area_map(MOST_THPS);
+	madvise(wanted.base, area_size(&wanted), MADV_NOHUGEPAGE);
+	for (thp = 0; thp < wanted.thps; thp++)
+		touch(area_thp(&wanted, thp));
+	madvise(wanted.base, area_size(&wanted), MADV_HUGEPAGE);
+	/* Or requests find what others have cached, which nothing protects. */
+	file_set("/proc/sys/vm/drop_caches", "3");
+	leave_no_movable_room(SOME);
+	cgroup_set("memory.low", "max");
+	taken = cgroup_event("memory.stat", "pgsteal");
+	/* Unlike a fault, this does not go on with a small page. */
+	for (thp = 0; thp < wanted.thps && failed < ENOUGH_FAILED; thp++)
+		failed += madvise(area_thp(&wanted, thp), THP_SIZE,
+				  MADV_COLLAPSE) && errno == ENOMEM;
+	taken = cgroup_event("memory.stat", "pgsteal") - taken;
+	note("%d of %d requests failed, %ld pages taken", failed, thp, taken);
+	expect(failed, "no request fails");
+	expect(taken < MOST_TAKEN, "%ld protected pages taken", taken);
+}
+
+/*
  * With more than an eighth of memory free elsewhere, the next page is likely to be
  * elsewhere, too.
  */
@@ -684,6 +720,8 @@ static const struct test tests[] = {
 	TEST("defrag.ignores_hints", ignores_hints, SETTINGS),
 	TEST("defrag.makes_movable_room", makes_movable_room, SETTINGS),
 	TEST("defrag.kswapd_makes_movable_room", kswapd_makes_movable_room,
+	     SETTINGS),
+	TEST("defrag.spares_protected_memory", spares_protected_memory,
 	     SETTINGS),
 	TEST("defrag.gives_up_on_movable_room", gives_up_on_movable_room,
 	     SETTINGS),
