@@ -28,7 +28,7 @@ from scripts import flavours, kconfig
 from scripts.config import complete
 from scripts.console import BUILD, ROOT, UserError, main, say
 from scripts.flavours import CLOUD, Flavour
-from tests.kernel import leaks, lockdep_state
+from tests.kernel import leaks, lockdep_state, lost_pages
 from tests.kernel.results import Results, Step
 from tools.thp_validate import errors
 from tools.thp_validate.ktap import Report, parse
@@ -82,6 +82,7 @@ class Gate:
         self.boot_once()
         self.check_host()
         self.run_selftests()
+        self.find_lost_pages()
         if self.flavour.debug:
             self.find_leaks()
         self.scan()
@@ -180,6 +181,17 @@ class Gate:
         verdicts = [leaf.verdict for leaf in report.leaves()]
         self.detail = ", ".join(f"{verdicts.count(word)} {word}" for word in sorted(set(verdicts)))
         return report
+
+    def find_lost_pages(self) -> None:
+        """On each flavour: kmemleak, which only the debug kernel has, does not look at the pages of processes."""
+        with self.step("look for lost pages"):
+            script = Path(lost_pages.__file__).read_text()
+            found = self.vm.run("python3 -I -", timeout=120.0 * self.slow, stdin=script).text.splitlines()
+            if found:
+                self.results.reasons.append(
+                    f"{len(found)} page(s) lost, the first at {found[0]} (tests/kernel/lost_pages.py)"
+                )
+            self.detail = f"{len(found)} page(s)"
 
     def find_leaks(self) -> None:
         """Two scans, as an object counts as lost only when the second one still finds nothing that points at it."""
