@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts import files
+from scripts.console import UserError
 from tools.thp_validate import junit
 from tools.thp_validate.outcomes import Outcome
 
@@ -38,6 +41,14 @@ class Results:
     @property
     def verdict(self) -> str:
         return "pass" if self.complete and not self.reasons else "fail"
+
+    @contextmanager
+    def refused(self) -> Iterator[None]:
+        """Make a reason of an error, so that a run goes on and is written down."""
+        try:
+            yield
+        except UserError as error:
+            self.reasons.append(str(error))
 
     @classmethod
     def read(cls, path: Path) -> Results:

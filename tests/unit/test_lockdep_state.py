@@ -9,7 +9,7 @@ import pytest
 
 from scripts import flavours, rpms, tested
 from tests.kernel import lockdep, lockdep_state
-from tests.kernel.gate import Gate
+from tests.kernel.gate import Gate, Work
 from tests.kernel.results import Results
 
 STATS = " lock-classes:                         1204 [max: 8192]\n debug_locks:                             {}\n"
@@ -62,7 +62,7 @@ class Machine:
     ],
 )
 def test_the_gate_of_the_debug_kernel_reads_it(flavour: flavours.Flavour, state: str, reasons: list[str]) -> None:
-    gate = Gate(flavour, Machine(state), "", [], Results())  # type: ignore[arg-type]
+    gate = Gate(flavour, Machine(state), "", Work(), Results())  # type: ignore[arg-type]
     gate.scan()
     assert gate.results.reasons == reasons
 
