@@ -44,7 +44,7 @@ CHECK = suites(
     "lockdep CHANGED=1",
     "gate",
     "hosts",
-    "fleet",
+    "fleet QUICK=1",
 )
 FULL = suites(
     "lockdep",
