@@ -58,7 +58,8 @@ def look(file: BinaryIO) -> dict[int, int]:
 
 def still_lost(file: BinaryIO, pages: dict[int, int]) -> dict[int, int]:
     empty_lists()
-    return {pfn: entries(file, pfn, 1)[0] for pfn in pages if lost(entries(file, pfn, 1))}
+    found = {pfn: entries(file, pfn, 1)[0] for pfn in pages}
+    return {pfn: flags for pfn, flags in found.items() if is_lost(flags)}
 
 
 def main() -> None:
