@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -741,6 +742,8 @@ static void two_cgroups(void)
 	cgroup_go("main");
 	area = area_map(1);
 	area_choose(&area, 0, THP_PAGES, WHOLE);
+	/* As in area_fill_small(). */
+	stay_on_cpu(sched_getcpu());
 	madvise(area.base, area_size(&area), MADV_NOHUGEPAGE);
 	for (i = 0; i < THP_PAGES; i++) {
 		if (i == THP_PAGES / 2)
