@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ HOME = BUILD / "gnupg"
 OWNER = "kernel-thp package signing <kernel-thp@example.org>"
 KEY_NAME = "RPM-GPG-KEY-kernel-thp"
 VALID = "5y"
+# An agent that was told to stop may still take a call, and not answer it.
+TRIES, PAUSE = 3, 1.0
 
 
 def _gpg(command: Sequence[str], home: Path) -> subprocess.CompletedProcess[str]:
@@ -26,11 +29,15 @@ def _gpg(command: Sequence[str], home: Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
+def _failed(done: subprocess.CompletedProcess[str], home: Path) -> UserError:
+    reason = (done.stderr or done.stdout).strip().splitlines()[-1:]
+    return UserError(f"{done.args[0]} failed: {''.join(reason)}", f"check the keyring in {home}")
+
+
 def _run(command: Sequence[str], home: Path) -> str:
     done = _gpg(command, home)
     if done.returncode != 0:
-        reason = (done.stderr or done.stdout).strip().splitlines()[-1:]
-        raise UserError(f"{command[0]} failed: {''.join(reason)}", f"check the keyring in {home}")
+        raise _failed(done, home)
     return done.stdout
 
 
@@ -44,7 +51,16 @@ def _secret_keys(home: Path) -> list[list[str]]:
     """Return gpg's lines about the secret key that is to be used, split into fields; none if there is no such key."""
     named = _named()
     wanted = [named[1]] if named and named[0] == home else []
-    done = _gpg(["gpg", "--batch", "--with-colons", "--list-secret-keys", *wanted], home)
+    command = ["gpg", "--batch", "--with-colons", "--list-secret-keys", *wanted]
+    done = _gpg(command, home)
+    tries = 1
+    # gpg fails by one code for a name that it does not know and for an agent that does not answer.
+    while done.returncode != 0 and not wanted:
+        if tries == TRIES:
+            raise _failed(done, home)
+        time.sleep(PAUSE)
+        done = _gpg(command, home)
+        tries += 1
     return [line.split(":") for line in done.stdout.splitlines()]
 
 

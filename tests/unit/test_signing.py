@@ -41,6 +41,33 @@ def test_key_of_ours_expires_and_is_used_again(build: Path) -> None:
         assert signing.fingerprint(home) == first
 
 
+AGENT = """#!/bin/sh
+[ $(echo >> {calls}; wc -l < {calls}) -gt {failures} ] || exit 1
+exec gpg-agent "$@"
+"""
+
+
+@pytest.mark.parametrize("failures", [1, 1000])
+def test_agent_that_does_not_answer_is_no_reason_for_another_key(
+    build: Path, failures: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(signing, "PAUSE", 0.1)
+    with signing.keyring() as home:
+        first = signing.fingerprint(home)
+    capsys.readouterr()
+    agent = build / "agent"
+    agent.write_text(AGENT.format(calls=build / "calls", failures=failures))
+    agent.chmod(0o755)
+    (home / "gpg.conf").write_text(f"agent-program {agent}\n")
+    if failures < signing.TRIES:
+        with signing.keyring():
+            assert signing.fingerprint(home) == first
+    else:
+        with pytest.raises(UserError, match=r"gpg failed: .*agent"), signing.keyring():
+            pass
+    assert "make a package signing key" not in capsys.readouterr().out
+
+
 def test_key_that_is_gone_is_not_made_a_second_time(build: Path) -> None:
     (build / "repo").mkdir()
     (build / "repo" / signing.KEY_NAME).write_text("public")
