@@ -20,7 +20,7 @@ HOME = BUILD / "gnupg"
 OWNER = "kernel-thp package signing <kernel-thp@example.org>"
 KEY_NAME = "RPM-GPG-KEY-kernel-thp"
 VALID = "5y"
-# An agent that was told to stop may still take a call, and not answer it.
+# How often gpg is asked: under load it once failed right after its agent had been stopped.
 TRIES, PAUSE = 3, 1.0
 
 
@@ -52,16 +52,13 @@ def _secret_keys(home: Path) -> list[list[str]]:
     named = _named()
     wanted = [named[1]] if named and named[0] == home else []
     command = ["gpg", "--batch", "--with-colons", "--list-secret-keys", *wanted]
-    done = _gpg(command, home)
-    tries = 1
-    # gpg fails by one code for a name that it does not know and for an agent that does not answer.
-    while done.returncode != 0 and not wanted:
-        if tries == TRIES:
-            raise _failed(done, home)
-        time.sleep(PAUSE)
+    # gpg fails by one code for a name that it does not know, which the caller reports, and for an agent out of reach.
+    for _ in range(TRIES):
         done = _gpg(command, home)
-        tries += 1
-    return [line.split(":") for line in done.stdout.splitlines()]
+        if wanted or done.returncode == 0:
+            return [line.split(":") for line in done.stdout.splitlines()]
+        time.sleep(PAUSE)
+    raise _failed(done, home)
 
 
 def fingerprint(home: Path) -> str:
