@@ -49,11 +49,11 @@ def certificate() -> Path:
 
 
 def sign(image: Path, out: Path) -> None:
-    """Sign a kernel or a loader for the firmware."""
+    """Sign a loader for the firmware."""
     _run("sbsign", "--key", str(KEY), "--cert", str(certificate()), "--output", str(out), str(image))
 
 
-def enroll(variables: Path) -> None:
-    """Enroll the lab's certificate as a MOK in a file of EFI variables."""
-    mok = ["--add-mok", OWNER, str(certificate())]
+def enroll(variables: Path, trusted: Path | None = None) -> None:
+    """Enroll a certificate, by default the lab's, as a MOK in a file of EFI variables, beside those that it has."""
+    mok = ["--add-mok", OWNER, str(trusted or certificate())]
     _run(str(FIRMWARE_VARIABLES), "--inplace", str(variables), *mok)

@@ -1,15 +1,19 @@
-"""A host with Secure Boot: our kernel boots if it is signed by a key that shim knows, and not otherwise.
+"""A host with Secure Boot: our kernel boots once its certificate is enrolled, and thp-validate says so beforehand.
 
 The firmware has Microsoft's certificates, as that of a bought machine; shim is signed by Microsoft, and GRUB by the
-owner, whose certificate is enrolled as a MOK. The tests build on each other. So far the packages come unsigned, and the
-kernel is signed here.
+owner, whose certificate is enrolled as a MOK. The kernel is that of the package, with the signature it was built with.
+Its certificate is enrolled while the host is off: at the console, MokManager would ask for a password. The tests build
+on each other.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +22,11 @@ from lab.host import Host
 from lab.vm import BOOT_TIMEOUT, EFIVARS, RUN, Vm
 from scripts import rpms
 from scripts.flavours import CLOUD
+from scripts.secure_boot import CERTIFICATE_NAME
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("test_secure_boot")]
 
-TRANSACTION = 600.0
+RELEASE = "/usr/share/kernel-thp-release"
 GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 LOCKDOWN = "/sys/kernel/security/lockdown"
 # A signature ends with the size of its content, at a fixed distance before this mark.
@@ -37,7 +42,9 @@ open(sys.argv[2], "wb").write(content[: -len(mark) - 12 - size])
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Vm]:
-    with Vm(image.build(image.GRUB), RUN / "kernel.test_secure_boot", "secure-boot", secure_boot=True) as vm:
+    # Its power is cut.
+    place = RUN / "kernel.test_secure_boot"
+    with Vm(image.build(image.GRUB), place, "secure-boot", secure_boot=True, durable=True) as vm:
         vm.wait_ssh()
         yield vm
 
@@ -47,43 +54,59 @@ def stock(host: Vm) -> str:
     return host.run("uname -r").text
 
 
-@pytest.fixture(scope="module")
-def unsigned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The kernel as it is in the package."""
-    folder = tmp_path_factory.mktemp("core")
-    (package,) = CLOUD.repo.glob(f"{CLOUD.core}-[0-9]*.rpm")
-    rpms.extract(package, folder)
-    (kernel,) = folder.glob("lib/modules/*/vmlinuz")
-    return kernel
-
-
 def uname(host: Vm) -> str:
     return host.run(f"rpm -q --qf '{CLOUD.uname_format}' {CLOUD.core}").text
 
 
-def put(host: Vm, kernel: Path, folder: Path) -> None:
-    """Make this the kernel of our boot entry."""
-    with tarfile.open(folder / "kernel.tar", "w") as content:
-        content.add(kernel, f"vmlinuz-{uname(host)}")
-    host.unpack(folder / "kernel.tar", "/boot")
+def validated(host: Vm) -> dict[str, Any]:
+    """Return what thp-validate says of Secure Boot and our kernel, with the check's result and hint."""
+    found = json.loads(host.run(f"thp-validate --json --kernel {uname(host)} 2> /dev/null", check=False).text)
+    hint = next((reason["hint"] for reason in found["reasons"] if reason["id"] == "secure-boot"), "")
+    return {**found["secure_boot"], "result": found["checks"]["secure-boot"], "hint": hint}
+
+
+def expect_refused(host: Vm) -> None:
+    """GRUB does not start our kernel, and waits for somebody at the console. Only the next start leads back."""
+    Host(host).loader.set_once(Host(host).entry(uname(host)))
+    host.run("systemctl --no-block reboot", check=False)
+    host.wait_console("bad shim loader signature", BOOT_TIMEOUT)
+    host.forgive()
+    host.power_off()
+
+
+def expect_stock(host: Vm, stock: str) -> None:
+    host.power_on()
+    host.wait_ssh()
+    Host(host).expect_running(stock)
 
 
 def test_the_firmware_enforces_signatures(host: Vm) -> None:
     assert host.run(f"od -An -tu1 -j4 {EFIVARS}/SecureBoot-{GLOBAL}").text.strip() == "1"
 
 
-def test_our_kernel_boots_when_it_is_signed(host: Vm, stock: str, unsigned: Path, tmp_path: Path) -> None:
-    # A kernel of kernel.org does not lock itself down because of Secure Boot, as those of distributions do.
-    host.run("sed -i 's/$/ lockdown=integrity/' /etc/kernel/cmdline")
+def test_what_is_missing_is_said_before_the_reboot(host: Vm, stock: str) -> None:
     with repo.served() as url:
         Host(host).use_repository(url)
-        host.run(f"dnf -y install {CLOUD.package}", timeout=TRANSACTION)
+        Host(host).install(CLOUD.package, "kernel-thp-release", "thp-tools")
     Host(host).loader.set_default(Host(host).entry(stock))
-    secure_boot.sign(unsigned, tmp_path / "vmlinuz")
-    put(host, tmp_path / "vmlinuz", tmp_path)
+    found = validated(host)
+    assert (found["enforced"], found["shim"], found["state"], found["result"]) == (True, True, "unknown", "degraded")
+    assert found["hint"].startswith(f"`mokutil --import {RELEASE}/{CERTIFICATE_NAME}`, reboot, and confirm")
+
+
+def test_without_the_certificate_our_kernel_does_not_boot(host: Vm, stock: str) -> None:
+    expect_refused(host)
+    secure_boot.enroll(host.variables, CLOUD.repo / CERTIFICATE_NAME)
+    expect_stock(host, stock)
+
+
+def test_with_the_certificate_our_kernel_boots_and_is_locked_down(host: Vm) -> None:
+    found = validated(host)
+    assert (found["state"], found["result"]) == ("trusted", "ok")
     Host(host).boot_once(uname(host))
     assert "Secure boot enabled" in host.run("journalctl -k -b -o cat").text
     assert "[integrity]" in host.run(f"cat {LOCKDOWN}").text
+    assert validated(host)["result"] == "ok"
 
 
 def test_an_unsigned_module_is_refused(host: Vm) -> None:
@@ -91,17 +114,18 @@ def test_an_unsigned_module_is_refused(host: Vm) -> None:
     host.run("python3 - /tmp/signed.ko /tmp/unsigned.ko", stdin=UNSIGN)
     refused = host.run("insmod /tmp/unsigned.ko", check=False)
     assert refused.code != 0
-    assert "Lockdown: insmod: unsigned module loading is restricted" in host.run("journalctl -k -b -o cat").text
+    # IMA's policy for Secure Boot has the kernel take none, before lockdown is asked.
+    assert "Loading of unsigned module is rejected" in host.run("dmesg").text
     host.run("insmod /tmp/signed.ko")
 
 
-def test_an_unsigned_kernel_does_not_boot(host: Vm, stock: str, unsigned: Path, tmp_path: Path) -> None:
-    """GRUB then waits for somebody at the console. Only the next start leads back."""
-    put(host, unsigned, tmp_path)
-    Host(host).loader.set_once(Host(host).entry(uname(host)))
-    host.run("systemctl --no-block reboot", check=False)
-    host.wait_console("bad shim loader signature", BOOT_TIMEOUT)
-    host.power_off()
-    host.power_on()
-    host.wait_ssh()
-    Host(host).expect_running(stock)
+def test_an_unsigned_kernel_does_not_boot(host: Vm, stock: str, tmp_path: Path) -> None:
+    (package,) = CLOUD.repo.glob(f"{CLOUD.core}-[0-9]*.rpm")
+    rpms.extract(package, tmp_path)
+    (kernel,) = tmp_path.glob("lib/modules/*/vmlinuz")
+    subprocess.run(["sbattach", "--remove", str(kernel)], check=True, capture_output=True)
+    with tarfile.open(tmp_path / "kernel.tar", "w") as content:
+        content.add(kernel, f"vmlinuz-{uname(host)}")
+    host.unpack(tmp_path / "kernel.tar", "/boot")
+    expect_refused(host)
+    expect_stock(host, stock)
