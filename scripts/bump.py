@@ -107,6 +107,14 @@ def behind(version: str, listed: Sequence[Source]) -> None:
         )
 
 
+def newest(pinned: Source, listed: Sequence[Source], known: Iterable[Place]) -> str:
+    """Say who lists nothing newer than the pinned version, and who did not answer and so may have something newer."""
+    kinds = {source.kind for source in listed}
+    silent = [place.kind for place in known if place.kind not in kinds]
+    text = f"nothing to do: Linux {pinned.version} is the newest {pinned.series}.y of {', '.join(sorted(kinds))}"
+    return f"{text}; *** no answer from {', '.join(silent)}, which may have a newer one ***" if silent else text
+
+
 def make(target: str, hint: str) -> None:
     """Run a target of the Makefile; it has said what is wrong if it fails."""
     say(f"bump: make {target}")
@@ -167,7 +175,7 @@ def bump(until: str, known: Sequence[Place]) -> None:
             found = find(pinned, listed, known)
         if found is None:
             behind(pinned.version, listed)
-            say(f"bump: Linux {pinned.version} is the newest {pinned.series}.y, nothing to do")
+            say(f"bump: {newest(pinned, listed, known)}")
             return
         pin(found, lines(found, listed, lock.everything(), list(lock.KINDS)))
         say(f"bump: Linux {found.version} is pinned")

@@ -144,6 +144,9 @@ def spec_text(stage: Stage) -> str:
     values = {"spin": str(spin())}
     if stage.of_kernel:
         values["base"] = lock.used().version
+        if lock.used().kind != lock.KERNEL_ORG:
+            # The file has the name of the release's, but is another.
+            values["source_url"] = "%{nil}"
     if url := os.environ.get("REPO_URL"):
         if not re.fullmatch(r"[a-z]+://[^\s%\\]+", url):
             raise UserError(f"REPO_URL={url} is not the address of a repository", "give one such as https://host/path")

@@ -21,6 +21,12 @@ FOLDER = "sbom"
 SUPPLIER = "Organization: kernel-thp project"
 TAGS = ("NAME", "VERSION", "RELEASE", "ARCH", "LICENSE", "SUMMARY", "URL", "BUILDTIME", "SOURCERPM")
 NONE = "NOASSERTION"
+# Who made the tarball. That of linux-source has patches of Debian's, so it is not what kernel.org released.
+SUPPLIERS = {
+    lock.KERNEL_ORG: "Organization: kernel.org",
+    lock.DEBIAN: "Organization: Debian",
+    lock.LINUX_SOURCE: "Organization: Debian",
+}
 # Where the tarball of a version is published, whoever it was fetched from.
 KERNEL_ORG = "https://cdn.kernel.org/pub/linux/kernel/v{major}.x/linux-{version}.tar.xz"
 
@@ -99,8 +105,8 @@ class Bill:
             "linux",
             source.version,
             "GENERATED_FROM",
-            downloadLocation=url if source.kind == "kernel.org" else NONE,
-            supplier="Organization: kernel.org",
+            downloadLocation=url if source.kind == lock.KERNEL_ORG else NONE,
+            supplier=SUPPLIERS.get(source.kind, NONE),
             licenseDeclared="GPL-2.0-only WITH Linux-syscall-note",
             checksums=[{"algorithm": "SHA256", "checksumValue": source.sha256}],
             packageFileName=source.path.name,

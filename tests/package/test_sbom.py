@@ -53,6 +53,7 @@ def test_bill_of_what_is_made_from_the_kernel_names_source_and_patches(packages:
     found = bill(packages.paths["kernel-thp-selftests"])
     (linux,) = (part for part in found["packages"] if part["SPDXID"] == "SPDXRef-Linux")
     assert (linux["versionInfo"], linux["checksums"][0]["checksumValue"]) == (lock.used().version, lock.used().sha256)
+    assert ("Debian" in linux["supplier"]) == (lock.used().kind in ("debian", "linux-source"))
     assert f":linux_kernel:{lock.used().version}:" in linux["externalRefs"][0]["referenceLocator"]
     patches = series.Series(ROOT / "patches" / lock.used().series).patches()
     assert [(ROOT / file["fileName"]).resolve() for file in found["files"]] == patches

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -52,6 +53,23 @@ def test_kernel_sources_are_those_of_this_project(sources: dict[str, Path]) -> N
     ours = [*series.Series(ROOT / "patches" / lock.used().series).patches(), *fragments]
     for path in (*ours, rpms.CORE_MODULES, *rpms.SCRIPTS):
         assert (folder / path.name).read_bytes() == path.read_bytes()
+
+
+def test_only_the_release_has_the_address_of_the_release(sources: dict[str, Path]) -> None:
+    (spec,) = sources[KERNEL].glob("*.spec")
+    (source,) = re.findall(r"(?m)^Source0: +(\S+)", run("rpmspec", "-P", str(spec)).stdout)
+    assert source.startswith("https://") == (lock.used().kind == lock.KERNEL_ORG)
+
+
+def test_another_file_of_the_same_name_is_refused(sources: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "sources"
+    shutil.copytree(sources[KERNEL], folder)
+    (folder / lock.used().path.name).write_text("another\n")
+    (spec,) = folder.glob("*.spec")
+    command = ["rpmbuild", "-bp", "--nodeps", f"--define=_sourcedir {folder}", f"--define=_topdir {tmp_path}", spec]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"error: {lock.used().path.name} is not what used.lock pins: {lock.used().line()[:-1]}; fetch" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -168,8 +168,14 @@ def test_bump_to_less_than_the_newest_ends_with_an_error(repository: Path) -> No
 
 def test_newest_release_needs_nothing(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bump.bump("", [Shelf("debian", ["6.1.9", "6.1.8"], hashes=True)])
-    assert "nothing to do" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "nothing to do: Linux 6.1.9 is the newest 6.1.y of debian\n" in said
     assert ran(repository) == []
+
+
+def test_a_place_that_is_silent_may_have_a_newer_release(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bump.bump("", [Shelf("debian", ["6.1.9"], hashes=True), Shelf("kernel.org", [])])
+    assert "of debian; *** no answer from kernel.org, which may have a newer one" in capsys.readouterr().out
 
 
 def test_silence_of_all_places_is_an_error(repository: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from scripts import config, rpms
+from scripts import config, lock, rpms
 from scripts.console import UserError
 from scripts.flavours import FLAVOURS, SERVER, Flavour
 
@@ -100,3 +101,10 @@ def test_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, wrong:
     monkeypatch.setenv("REPO_URL", wrong)
     with pytest.raises(UserError, match=r"is not the address of a repository; give one such as https://host/path"):
         rpms.spec_text(rpms.tools())
+
+
+@pytest.mark.parametrize(("kind", "url"), [(lock.KERNEL_ORG, "https://cdn.kernel.org/"), (lock.DEBIAN, "%{nil}}")])
+def test_only_the_release_has_the_address_of_the_release(monkeypatch: pytest.MonkeyPatch, kind: str, url: str) -> None:
+    used = replace(lock.used(), kind=kind, package="")
+    monkeypatch.setattr(lock, "used", lambda: used)
+    assert f"%{{!?source_url:%global source_url {url}" in rpms.spec_text(rpms.selftests())
