@@ -1,4 +1,4 @@
-# The front door. `make help` lists what there is; every target can be run again and goes on from where it was.
+# `make help` lists what there is; every target can be run again and resumes where it was interrupted.
 
 SHELL := /bin/bash
 comma := ,
@@ -84,7 +84,7 @@ vm-selftests: deps tree rpms image ## the base kernel's own vm selftests: none w
 	@$(PYTHON) -m tests.kernel.vm_selftests
 
 static: deps tree ## patches, headers, style, scripts, the Ansible collection
-	@$(VENV)/ruff check . && $(VENV)/mypy scripts lab bench tests/verdicts.py tests/fleet tests/kernel tests/mutation tools tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
+	@$(VENV)/ruff check . && $(VENV)/ruff format --check --quiet . && $(VENV)/mypy scripts lab bench tests/verdicts.py tests/fleet tests/kernel tests/mutation tools tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
 	@$(PYTHON) -m scripts.collection --link && MYPYPATH=build/collections $(VENV)/mypy --explicit-package-bases -p ansible_collections.kernel_thp.fleet
 	@$(VENV)/python -m pytest -q -n 2 tests/unit
 
@@ -112,10 +112,10 @@ flavours: deps image ## both flavours side by side in a virtual host (builds bot
 	@$(VENV)/python -m pytest -q tests/kernel/test_flavours.py
 
 # One file of tests at a time has the machine for its hosts.
-fleet: deps rpms image ## rollout to a fleet of virtual hosts, one that fails, and the fleet's table (minutes; QUICK=1: a host less)
+fleet: deps rpms image ## rollout to a fleet of virtual hosts, one with two failures, and the fleet's table (minutes; QUICK=1: a host less)
 	@$(VENV)/python -m pytest -s -v $(if $(QUICK),--quick) tests/fleet/test_rollout.py
 
-fleet-full: deps rpms image ## every way in which a rollout can fail, and back (hours; goes on where it was interrupted)
+fleet-full: deps rpms image ## the ways in which a rollout can fail, and the rollback (hours; resumes where it was interrupted)
 	@$(VENV)/python -m pytest -s -v --go-on tests/fleet
 
 fleet-scale: deps ## what a rollout itself costs the controller, with 20 and with 200 simulated hosts (SIZES='20 1000': others)
@@ -151,7 +151,7 @@ bench-check: bench ## the benchmark, and no ratio of it worse than in bench/base
 check: deps ## what CI runs: the essential of every suite, with a table of times at the end
 	@$(PYTHON) -m scripts.check check
 
-check-full: deps ## what `make check` leaves out, but for the extra cases of bench (hours; goes on where it was interrupted)
+check-full: deps ## what `make check` leaves out, but for the extra cases of bench (hours; resumes where it was interrupted)
 	@$(PYTHON) -m scripts.check check-full
 
 clean: ## delete everything that was built; keep the downloaded source and the keys

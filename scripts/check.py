@@ -2,6 +2,9 @@
 
 What has passed is kept until the sources change: after an interrupt or a failure the same command goes on with the
 rest. A run in which everything passed is followed by one from the start. Results: build/check/NAME.json.
+
+Suites that leave a processor idle have company, which makes way for them. What that prints is in build/check/SUITE.log,
+and is shown at its end.
 """
 
 from __future__ import annotations
@@ -11,13 +14,20 @@ import hashlib
 import json
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
 
 from scripts import files
 from scripts.console import BUILD, ROOT, UserError, main, say
 
 FOLDER = BUILD / "check"
+AUTOGROUP = Path("/proc/self/autogroup")
+# The nice value of company. It gets a quarter of a processor where the suite beside it would like both.
+MODEST = 5
 
 
 @dataclass(frozen=True)
@@ -27,26 +37,34 @@ class Suite:
     name: str
     goals: tuple[str, ...]
 
+    @property
+    def log(self) -> Path:
+        return FOLDER / f"{self.name.split()[0]}.log"
 
-def suites(*goals: str) -> tuple[Suite, ...]:
-    return tuple(Suite(goal, tuple(goal.split())) for goal in goals)
+
+# These run at the same time; the first one has the terminal.
+Stage = tuple[Suite, ...]
 
 
-# Fastest first, but for what the others need.
-CHECK = suites(
+def stages(*stages: str) -> tuple[Stage, ...]:
+    """Return stages of suites, which commas separate."""
+    return tuple(tuple(Suite(name, tuple(name.split())) for name in stage.split(", ")) for stage in stages)
+
+
+# What the others need comes first. The gate, whose host waits and mostly keeps one processor busy, and who makes an
+# image have company. A rollout has four hosts at work: beside it, nothing ends sooner.
+CHECK = stages(
     "rpms",
-    "image",
-    "static",
-    "package",
+    "image, package",
     "series-check CHANGED=1",
     "mutation CHANGED=1",
     "bench-check COUNT=1",
     "lockdep CHANGED=1",
-    "gate",
+    "gate, static, image HOST=grub",
     "hosts",
     "fleet QUICK=1",
 )
-FULL = suites(
+FULL = stages(
     "lockdep",
     "vm-selftests",
     "matrix",
@@ -70,6 +88,10 @@ FULL = suites(
 RUNS = {"check": CHECK, "check-full": FULL}
 
 
+def every(planned: Sequence[Stage]) -> list[Suite]:
+    return [suite for stage in planned for suite in stage]
+
+
 @dataclass
 class Run:
     """What is known of each suite: the seconds it took, less than 0 where it failed."""
@@ -82,7 +104,7 @@ class Run:
     def read(cls, name: str, key: str) -> Run:
         path = FOLDER / f"{name}.json"
         found = json.loads(path.read_text()) if path.exists() else {}
-        complete = all(found.get("seconds", {}).get(suite.name, -1.0) >= 0 for suite in RUNS[name])
+        complete = all(found.get("seconds", {}).get(suite.name, -1.0) >= 0 for suite in every(RUNS[name]))
         return cls(name, key, {} if complete or found.get("key") != key else found["seconds"])
 
     def write(self) -> None:
@@ -116,29 +138,74 @@ def sources() -> str:
     return total.hexdigest()
 
 
-def run(suite: Suite) -> float:
+def run(suite: Suite, output: IO[str] | None = None) -> float:
     """Return how many seconds it took, less than 0 if it failed."""
-    say(f"=== {suite.name}")
     began = time.monotonic()
-    done = subprocess.run(["make", "--no-print-directory", *suite.goals], cwd=ROOT, check=False)
+    words = ["nice", "-n", str(MODEST)] if output else []
+    command = [*words, "make", "--no-print-directory", *suite.goals]
+    done = subprocess.run(command, cwd=ROOT, check=False, stdout=output, stderr=subprocess.STDOUT if output else None)
     took = time.monotonic() - began
     return took if done.returncode == 0 else -took
+
+
+def run_beside(suite: Suite) -> float:
+    """Run a suite while another one has the terminal."""
+    with suite.log.open("w") as log:
+        return run(suite, log)
+
+
+@contextmanager
+def modesty() -> Iterator[None]:
+    """Have our session make way for those of virtual hosts.
+
+    Between sessions, Linux divides the processors by the nice values of their autogroups, if it has these (sched(7)).
+    The file is empty for who has started without a session of his own, as the first process of a container may.
+    """
+    try:
+        autogroup = AUTOGROUP.read_text().split()
+        if autogroup:
+            AUTOGROUP.write_text(str(MODEST))
+    except OSError:
+        autogroup = []
+    try:
+        yield
+    finally:
+        # Only root may take a lower value again.
+        with suppress(OSError):
+            if autogroup:
+                AUTOGROUP.write_text(autogroup[-1])
+
+
+def run_stage(first: Suite, *beside: Suite) -> dict[str, float]:
+    """Run suites at the same time, and return how many seconds each took."""
+    say(", ".join([f"=== {first.name}", *(f"beside it {suite.name}, see {suite.log}" for suite in beside)]))
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor() as pool, modesty() if beside else nullcontext():
+        others = [pool.submit(run_beside, suite) for suite in beside]
+        seconds = {first.name: run(first)}
+    for suite, other in zip(beside, others):
+        say(f"=== {suite.name}")
+        print(suite.log.read_text(errors="replace"), end="")
+        seconds[suite.name] = other.result()
+    return seconds
 
 
 def command() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("name", choices=RUNS)
     name = parser.parse_args().name
-    planned = RUNS[name]
     state = Run.read(name, sources())
-    for suite in planned:
-        if state.passed(suite):
+    began = time.monotonic()
+    for stage in RUNS[name]:
+        for suite in filter(state.passed, stage):
             say(f"=== {suite.name}: passed before, sources unchanged")
-            continue
-        state.seconds[suite.name] = run(suite)
-        state.write()
+        left = [suite for suite in stage if not state.passed(suite)]
+        if left:
+            state.seconds.update(run_stage(*left))
+            state.write()
+    planned = every(RUNS[name])
     failed = [suite.name for suite in planned if not state.passed(suite)]
-    say(f"{name}: {sum(map(abs, state.seconds.values())) / 60:.0f} min in all")
+    say(f"{name}: took {(time.monotonic() - began) / 60:.0f} min")
     print(state.table(planned))
     print(f"{name}: {len(planned) - len(failed)} passed, {len(failed)} failed")
     if failed:

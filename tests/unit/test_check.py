@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -19,7 +21,8 @@ class Suites:
         self.failing = {"two FLAVOUR=server"}
         self.interrupted = ""
 
-    def run(self, suite: check.Suite) -> float:
+    def run(self, suite: check.Suite, output: IO[str] | None = None) -> float:
+        print(f"{suite.name} at work", file=output)
         if suite.name == self.interrupted:
             raise KeyboardInterrupt
         self.ran.append(suite.name)
@@ -30,7 +33,7 @@ class Suites:
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Suites:
     suites = Suites()
     monkeypatch.setattr(check, "FOLDER", tmp_path)
-    monkeypatch.setattr(check, "RUNS", {"check": check.suites("one", "two FLAVOUR=server", "three")})
+    monkeypatch.setattr(check, "RUNS", {"check": check.stages("one", "two FLAVOUR=server", "three")})
     monkeypatch.setattr(check, "sources", lambda: "state")
     monkeypatch.setattr(check, "run", suites.run)
     monkeypatch.setattr("sys.argv", ["check", "check"])
@@ -44,7 +47,11 @@ def test_a_failure_is_named_and_the_other_suites_run(made: Suites, capsys: pytes
     assert capsys.readouterr().out.splitlines()[-1] == "check: 2 passed, 1 failed"
 
 
-def test_the_next_run_repeats_what_failed_and_nothing_else(made: Suites) -> None:
+@pytest.mark.parametrize("plan", [("one", "two FLAVOUR=server", "three"), ("one, two FLAVOUR=server", "three")])
+def test_the_next_run_repeats_what_failed_and_nothing_else(
+    made: Suites, monkeypatch: pytest.MonkeyPatch, plan: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(check, "RUNS", {"check": check.stages(*plan)})
     with pytest.raises(UserError):
         check.command()
     made.ran.clear()
@@ -80,7 +87,67 @@ def test_an_interrupt_keeps_what_has_passed(made: Suites) -> None:
     assert made.ran == ["three"]
 
 
+@pytest.fixture
+def together(made: Suites, monkeypatch: pytest.MonkeyPatch) -> Suites:
+    monkeypatch.setattr(check, "RUNS", {"check": check.stages("one, two FLAVOUR=server", "three")})
+    return made
+
+
+def test_suites_of_a_stage_run_at_the_same_time(together: Suites, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2, timeout=30)
+
+    def run(suite: check.Suite, output: IO[str] | None = None) -> float:
+        if suite.name != "three":
+            both.wait()
+        return 1.0
+
+    monkeypatch.setattr(check, "run", run)
+    check.command()
+
+
+def test_what_ran_beside_another_is_shown_after_it(together: Suites, capsys: pytest.CaptureFixture[str]) -> None:
+    together.failing.clear()
+    check.command()
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith("at work")]
+    assert lines == ["one at work", "two FLAVOUR=server at work", "three at work"]
+
+
+def test_an_interrupt_waits_for_what_runs_beside(together: Suites) -> None:
+    together.failing.clear()
+    together.interrupted = "one"
+    with pytest.raises(KeyboardInterrupt):
+        check.command()
+    assert together.ran == ["two FLAVOUR=server"]
+
+
+@pytest.fixture
+def autogroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "autogroup"
+    monkeypatch.setattr(check, "AUTOGROUP", path)
+    return path
+
+
+def test_the_session_makes_way_and_gets_its_nice_value_back(autogroup: Path) -> None:
+    autogroup.write_text("/autogroup-7 nice -2\n")
+    with check.modesty():
+        assert autogroup.read_text() == str(check.MODEST)
+    assert autogroup.read_text() == "-2"
+
+
+def test_a_process_without_an_autogroup_leaves_it_at_that(autogroup: Path) -> None:
+    autogroup.write_text("")
+    with check.modesty():
+        assert not autogroup.read_text()
+    assert not autogroup.read_text()
+
+
+def test_a_kernel_without_autogroups_has_none(autogroup: Path) -> None:
+    with check.modesty():
+        assert not autogroup.exists()
+    assert not autogroup.exists()
+
+
 def test_every_suite_is_a_target_of_the_makefile() -> None:
     targets = re.findall(r"^([a-z][a-z -]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     known = {name for line in targets for name in line.split()}
-    assert {suite.goals[0] for suite in (*check.CHECK, *check.FULL)} <= known
+    assert {suite.goals[0] for suite in check.every((*check.CHECK, *check.FULL))} <= known
