@@ -23,7 +23,11 @@ class Loader(ABC):
     def set_default(self, entry: str) -> None: ...
 
     @abstractmethod
-    def set_once(self, entry: str) -> None: ...
+    def once_command(self, entry: str) -> str:
+        """Return the command that has the next boot, and no other, take this entry."""
+
+    def set_once(self, entry: str) -> None:
+        self.vm.run(self.once_command(entry))
 
     @abstractmethod
     def started(self, entry: str) -> str:
@@ -37,8 +41,8 @@ class SystemdBoot(Loader):
     def set_default(self, entry: str) -> None:
         self.vm.run(f"bootctl set-default {entry}")
 
-    def set_once(self, entry: str) -> None:
-        self.vm.run(f"bootctl set-oneshot {entry}")
+    def once_command(self, entry: str) -> str:
+        return f"bootctl set-oneshot {entry}"
 
     def started(self, entry: str) -> str:
         return self.vm.loader_variable("LoaderEntrySelected")
@@ -53,8 +57,8 @@ class Grub(Loader):
     def set_default(self, entry: str) -> None:
         self.vm.run(f"grub2-set-default {entry.removesuffix('.conf')}")
 
-    def set_once(self, entry: str) -> None:
-        self.vm.run(f"grub2-reboot {entry.removesuffix('.conf')}")
+    def once_command(self, entry: str) -> str:
+        return f"grub2-reboot {entry.removesuffix('.conf')}"
 
     def started(self, entry: str) -> str:
         """GRUB does not report the entry, so tell it by the kernel's path: entries of one kernel look the same."""

@@ -33,6 +33,8 @@ RUN = BUILD / "lab" / "run"
 BOOT_TIMEOUT = 300.0
 COMMAND_TIMEOUT = 300.0
 POLL = 0.3
+# A busy debug kernel takes half a minute to let somebody in.
+CONNECT_TIMEOUT = 60.0
 FIRMWARE = (
     (Path("/usr/share/OVMF/OVMF_CODE_4M.fd"), Path("/usr/share/OVMF/OVMF_VARS_4M.fd")),
     (Path("/usr/share/edk2/ovmf/OVMF_CODE.fd"), Path("/usr/share/edk2/ovmf/OVMF_VARS.fd")),
@@ -58,6 +60,7 @@ class Saved:
     stem: Path
     cpus: int
     memory_mib: int
+    nodes: int = 1
 
     @property
     def disk(self) -> Path:
@@ -72,7 +75,7 @@ class Saved:
         return self.stem.with_suffix(".memory")
 
     def machine(self, directory: Path, name: str = "host", durable: bool = False) -> Vm:
-        return Vm(self.disk, directory, name, self.cpus, self.memory_mib, durable=durable, saved=self)
+        return Vm(self.disk, directory, name, self.cpus, self.memory_mib, self.nodes, durable=durable, saved=self)
 
 
 class DeadHost(UserError):
@@ -158,6 +161,8 @@ class Vm:
         self.variables = directory / "vars.fd"
         self.console = directory / "console.log"
         self.port = 0
+        # Seconds in which a guest without an answer counts as busy, and not as gone.
+        self.silence = 60.0
         self._saved = saved
         self._clock_stood_still = False
         self._qemu_log = directory / "qemu.log"
@@ -370,14 +375,14 @@ class Vm:
             "UserKnownHostsFile": str(self.directory / "known_hosts"),
             "IdentitiesOnly": "yes",
             "BatchMode": "yes",
-            "ConnectTimeout": "20",
+            "ConnectTimeout": f"{CONNECT_TIMEOUT:.0f}",
             "LogLevel": "ERROR",
         }
         return ["-F", "none", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
 
     def ssh_command(self, *extra: str) -> list[str]:
         # Not in ssh_options(): callers that connect in another way must notice by themselves that a host is gone.
-        way = ["-i", str(image.ssh_key()), "-p", str(self.port), "-o", "ServerAliveInterval=20"]
+        way = ["-i", str(image.ssh_key()), "-p", str(self.port), "-o", f"ServerAliveInterval={self.silence / 3:.0f}"]
         # A new connection costs each command more than a second of emulation. This one ends with its host.
         shared = ["-o", "ControlMaster=auto", "-o", "ControlPersist=yes", "-o", f"ControlPath={sockets()}/{self.port}"]
         return ["ssh", *self.ssh_options(), *way, *shared, *extra, "root@127.0.0.1"]
@@ -455,10 +460,9 @@ class Vm:
     def boot_id(self) -> str:
         return self.run("cat /proc/sys/kernel/random/boot_id", timeout=60, check=False).text
 
-    def _banner(self) -> bool:
+    def _banner(self, timeout: float) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
-                connection.settimeout(2)
+            with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
                 return connection.recv(4) == b"SSH-"
         except OSError:
             return False
@@ -466,17 +470,18 @@ class Vm:
     def _answers(self, not_boot: str) -> bool:
         """Return whether the guest takes commands in another boot; one that shuts down may answer for a moment."""
         try:
-            done = self.run("cat /proc/sys/kernel/random/boot_id", timeout=60, check=False)
+            done = self.run("cat /proc/sys/kernel/random/boot_id", timeout=2 * CONNECT_TIMEOUT, check=False)
         except NoAnswer:
             return False
         return done.code == 0 and done.text != not_boot
 
     def wait_ssh(self, timeout: float = BOOT_TIMEOUT, not_boot: str = "") -> None:
         """Wait until the guest takes commands, in another boot than not_boot."""
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < timeout:
             self.watch()
-            if self._banner() and self._answers(not_boot):
+            # Each connection that is given up costs the guest a process. A slow one would do nothing else.
+            if self._banner(min(max(2.0, waited / 8), CONNECT_TIMEOUT)) and self._answers(not_boot):
                 self._set_clock()
                 return
             time.sleep(POLL)

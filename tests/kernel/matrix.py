@@ -130,11 +130,11 @@ class Machine:
         entry = self.host.entry(self.uname)
         for cgroup, options in (("v2", ""), ("v1", LEGACY)):
             edit = f"s|^options.*|& {options}|"
-            self.vm.run(f"cd /efi/loader/entries && sed '{edit}' {entry} > matrix-{cgroup}.conf")
+            self.vm.run(f"cd {self.host.loader.entries} && sed '{edit}' {entry} > matrix-{cgroup}.conf")
 
     def boot(self, cgroup: str) -> None:
         entry = f"matrix-{cgroup}.conf"
-        self.vm.run(f"bootctl set-oneshot {entry}")
+        self.host.loader.set_once(entry)
         say(f"{self.vm.name}: {self.host.reboot_into(self.uname, entry)}")
         # The kernel may ignore an option, so check the state itself.
         self.expect("CONFIG_THP_SWAP=y", f"grep ^CONFIG_THP_SWAP= /lib/modules/{self.uname}/config")

@@ -50,5 +50,5 @@ def test_removing_the_server_flavour_leaves_the_cloud_flavour(host: Vm) -> None:
     host.run(f"dnf -y remove {SERVER.package} {SERVER.core} {SERVER.package}-modules", timeout=TRANSACTION)
     assert Host(host).entry(left)
     host.run(f"rpm -V {CLOUD.core} {CLOUD.package}-modules")
-    names = host.run("ls /efi/loader/entries").text.split()
+    names = host.run(f"ls {Host(host).loader.entries}").text.split()
     assert not any(name.startswith((f"lab-{gone}.conf", f"lab-{gone}+")) for name in names)

@@ -83,7 +83,8 @@ def test_the_kernel_that_runs_is_kept_by_dnf(host: Vm, old: Release) -> None:
     # The loader prefers the newest kernel, and the next release cannot be booted.
     stock = Host(host).entry(host.run("uname -r").text)
     entry = Host(host).entry(old.uname)
-    host.run(f"bootctl set-default {stock} && bootctl set-oneshot {entry}")
+    Host(host).loader.set_default(stock)
+    Host(host).loader.set_once(entry)
     Host(host).reboot_into(old.uname, entry)
     Host(host).wait_blessed(old.uname)
     done = host.run(f"dnf -y remove {CLOUD.core}-{old.version}", timeout=TRANSACTION, check=False)

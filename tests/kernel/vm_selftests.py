@@ -231,7 +231,7 @@ def command() -> int:
         prepare(vm, archive)
         stock = run_all(vm, programs, "stock")
         entry = host.entry(uname)
-        vm.run(f"bootctl set-oneshot {entry}")
+        host.loader.set_once(entry)
         seen = len(vm.console_text())
         say(host.reboot_into(uname, entry))
         prepare(vm, archive)

@@ -47,6 +47,6 @@ def test_an_installed_kernel_has_to_be_booted(host: Host, vm: Vm) -> None:
     found = validate(vm)
     (uname,) = found["installed"]["kernels"]
     hint = next(reason["hint"] for reason in found["reasons"] if reason["id"] == "kernel-flavour")
-    assert hint == f"boot {uname}: `bootctl set-oneshot {host.entry(uname)}`, then `reboot`"
+    assert hint == f"boot {uname}: `{host.loader.once_command(host.entry(uname))}`, then `reboot`"
     vm.run(f"dnf -y remove '{CLOUD.package}*'", timeout=300)
     assert validate(vm)["installed"]["kernels"] == []

@@ -91,7 +91,7 @@ def test_verification_notices_variables_that_were_not_applied(tuned: Tuned) -> N
 @pytest.mark.full
 def test_verification_names_the_kernel_command_line(tuned: Tuned, host: Host) -> None:
     uname = tuned.vm.run("uname -r").text
-    entry = f"/efi/loader/entries/{host.entry(uname)}"
+    entry = f"{host.loader.entries}/{host.entry(uname)}"
     tuned.vm.run(f"sed -i 's/^options */&transparent_hugepage=madvise /' {entry}")
     host.boot_once(uname)
     tuned.vm.run(f"sed -i 's/transparent_hugepage=madvise //' {entry}")
