@@ -1,4 +1,7 @@
-"""What became of each test that ran on a kernel booted directly, and whether a program ended as it reported."""
+"""What became of each test that ran on a kernel booted directly, and whether a program ended as it reported.
+
+Tests read KTAP by the parser of thp-validate: a second one might see something else than operators do.
+"""
 
 from __future__ import annotations
 

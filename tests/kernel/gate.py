@@ -5,29 +5,32 @@ and the verdict. Results: build/gate/results.json, junit.xml, ktap/, vm/console.
 
 With --flavour server or debug it tests that one; results: the same in build/gate-FLAVOUR/. The debug kernel gets a
 churn of everything at once with failing allocations after the selftests, and is asked for leaks. It is so slow that two
-hosts share its tests. With LAB_HOST=grub the host boots by GRUB and is as new as the next release of an RPM
-distribution; results: in build/gate-grub/.
+hosts share its tests. Both start from one that has booted, and so does a gate that follows an interrupted one, which
+does not repeat the tests that were through. With LAB_HOST=grub the host boots by GRUB and is as new as the next release
+of an RPM distribution; results: in build/gate-grub/.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import re
+import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 
-from lab import image, repo, splat_list, splats
+from lab import image, repo, snapshots, splat_list, splats
 from lab.accel import accelerator
 from lab.host import Host
-from lab.vm import BOOT_TIMEOUT, COMMAND_TIMEOUT, SSH_FAILED, Vm
-from scripts import flavours, kconfig
+from lab.vm import BOOT_TIMEOUT, COMMAND_TIMEOUT, SSH_FAILED, Line, Saved, Vm
+from scripts import files, flavours, kconfig
 from scripts.config import complete
 from scripts.console import BUILD, ROOT, UserError, main, say
 from scripts.flavours import CLOUD, Flavour
@@ -50,14 +53,19 @@ NEEDS = re.compile(r"needs (CONFIG_\w+)")
 CHURN = "thp:thp_churn"
 LONGEST = ("thp:thp_defrag", "thp:thp_defrag_load")
 KMEMLEAK = "/sys/kernel/debug/kmemleak"
+SYSTEMD_LIMITS = Path("/etc/systemd/system.conf.d/gate.conf")
 # Shorter than this, an object is not looked at: whoever allocated it may be about to link it somewhere.
 LEAK_AGE = 6
 
 
 @dataclass
 class Work:
-    """The selftests that the hosts of a run share: each takes the next one that is left."""
+    """The selftests that the hosts of a run share: each takes the next one that is left.
 
+    What they print is kept in a directory, if there is one, and a run that finds it there does not repeat them.
+    """
+
+    kept: Path | None = None
     entries: list[str] = field(default_factory=list)
     reports: dict[str, Report] = field(default_factory=dict)
     known: bool = False
@@ -67,13 +75,36 @@ class Work:
         """Name all of them, in their order; each host does, and the first counts."""
         with self.lock:
             if not self.known:
-                self.entries = list(entries)
+                places = {entry: self.kept / f"{slug(entry)}.json" for entry in entries} if self.kept else {}
+                self.reports = {entry: read(path) for entry, path in places.items() if path.exists()}
+                self.entries = [entry for entry in entries if entry not in self.reports]
                 self.known = True
 
     def take(self) -> str:
         """Return the next one, or nothing."""
         with self.lock:
             return self.entries.pop(0) if self.entries else ""
+
+    def done(self, entry: str, lines: Sequence[Line]) -> Report:
+        """Add what one has printed."""
+        if self.kept:
+            self.kept.mkdir(exist_ok=True)
+            files.replace(self.kept / f"{slug(entry)}.json", json.dumps([asdict(line) for line in lines]))
+        self.reports[entry] = report(lines)
+        return self.reports[entry]
+
+
+def slug(entry: str) -> str:
+    """Return the name of an entry's files."""
+    return entry.replace(":", "-")
+
+
+def report(lines: Sequence[Line]) -> Report:
+    return parse([line.text for line in lines], [line.seconds for line in lines])
+
+
+def read(path: Path) -> Report:
+    return report([Line(**line) for line in json.loads(path.read_text())])
 
 
 class Gate:
@@ -83,6 +114,7 @@ class Gate:
         self.flavour = flavour
         self.slow = slow(flavour)
         self.vm = vm
+        self.vm.silence *= self.slow
         self.host = Host(vm)
         # The machine's directory is in that of the results.
         self.out = vm.directory.parent
@@ -106,12 +138,24 @@ class Gate:
             raise
         self.results.steps.append(Step(name, time.monotonic() - began, self.detail, True))
 
-    def run(self) -> None:
+    def boot(self) -> None:
         self.start_stock()
         self.install_selftests()
         self.install_kernel()
         self.boot_once()
         self.check_host()
+
+    def run(self) -> None:
+        self.boot()
+        self.test()
+
+    def go_on(self) -> None:
+        """On a machine that starts from one which has booted."""
+        with self.step("start from the booted host"):
+            self.vm.wait_ssh(BOOT_TIMEOUT * self.slow)
+        self.test()
+
+    def test(self) -> None:
         self.run_selftests()
         self.find_lost_pages()
         if self.flavour.debug:
@@ -129,17 +173,16 @@ class Gate:
         with self.step("dnf install kernel-thp-selftests, OOM experiment"):
             self.host.use_repository(self.url)
             self.host.install("kernel-thp-selftests")
-            if self.number == 1:
-                self.results.before = self.oom_experiment()
-                self.detail = f"{len(self.results.before)} settings"
+            self.results.before = self.oom_experiment()
+            self.detail = f"{len(self.results.before)} settings"
 
     def oom_experiment(self) -> list[str]:
         script = f"cd {SELFTESTS}/thp && ./thp_oom --report"
         report = self.vm.run(script, timeout=COMMAND_TIMEOUT * self.slow, check=False)
         lines = [line.text for line in report.lines if line.text.startswith("threshold=")]
         if not lines:
-            said = " / ".join(line.text for line in report.lines[-3:])
-            raise UserError(f"thp_oom --report printed no threshold line: {said}", "run it by hand in `make vm`")
+            printed = " / ".join(line.text for line in report.lines[-3:])
+            raise UserError(f"thp_oom --report printed no threshold line: {printed}", "run it by hand in `make vm`")
         return lines
 
     def install_kernel(self) -> None:
@@ -155,7 +198,15 @@ class Gate:
 
     def boot_once(self) -> None:
         with self.step(f"boot {self.flavour.package} once"):
+            if self.flavour.debug:
+                self.make_systemd_patient()
             self.detail = self.host.boot_once(self.results.uname, BOOT_TIMEOUT * self.slow)
+
+    def make_systemd_patient(self) -> None:
+        """Two debug kernels that boot side by side find the devices of fstab after more than systemd's 90 s."""
+        limit = BOOT_TIMEOUT * self.slow
+        limits = f"[Manager]\nDefaultDeviceTimeoutSec={limit:.0f}\nDefaultTimeoutStartSec={limit:.0f}\n"
+        self.vm.run(f"mkdir -p {SYSTEMD_LIMITS.parent} && cat > {SYSTEMD_LIMITS}", stdin=limits)
 
     def return_to_stock(self) -> None:
         with self.step("reboot into the default, the stock kernel"):
@@ -180,24 +231,34 @@ class Gate:
         while entry := self.work.take():
             seconds = f", {churn_seconds()} s" if entry == CHURN else ""
             with self.step(f"{entry}{seconds}"):
-                self.work.reports[entry] = self.churn() if entry == CHURN else self.run_program(entry)
+                (self.churn if entry == CHURN else self.run_program)(entry)
+            self.keep()
         if self.number == 1:
             with self.step("OOM experiment"):
                 self.results.after = self.oom_experiment()
 
-    def run_program(self, entry: str) -> Report:
+    def keep(self) -> None:
+        """Write down what is known, for a run that goes on after this one was interrupted."""
+        if not self.work.kept:
+            return
+        # The next run has other hosts, with other consoles.
+        self.complain(self.vm.console_text())
+        with self.work.lock:
+            self.results.write(self.work.kept.parent)
+
+    def run_program(self, entry: str) -> None:
         # Through cat, as the runner opens /dev/stdout again, which a socket does not allow.
         words = f"{' '.join(ALLOWED)} THP_TEST_SLOW={self.slow}"
         runner = f"{words} {SELFTESTS}/run_kselftest.sh -t {entry} 2>&1 | cat"
-        return self.report(entry.replace(":", "-"), runner, PROGRAM_TIMEOUT * self.slow)
+        self.run_logged(entry, runner, PROGRAM_TIMEOUT * self.slow)
 
-    def churn(self) -> Report:
+    def churn(self, entry: str) -> None:
         """Outside of the runner, which has no arguments; what it reports counts like all the rest."""
         seconds = churn_seconds()
-        return self.report("thp_churn", f"cd {SELFTESTS}/thp && ./thp_churn {seconds}", 3.0 * seconds + 900)
+        self.run_logged(entry, f"cd {SELFTESTS}/thp && ./thp_churn {seconds}", 3.0 * seconds + 900)
 
-    def report(self, name: str, script: str, timeout: float) -> Report:
-        log = self.out / "ktap" / f"{name}.log"
+    def run_logged(self, entry: str, script: str, timeout: float) -> None:
+        log = self.out / "ktap" / f"{slug(entry)}.log"
         log.parent.mkdir(exist_ok=True)
         with log.open("w") as handle:
             done = self.vm.run(
@@ -208,11 +269,9 @@ class Gate:
             )
         if done.code == SSH_FAILED:
             # Else it would take all programs that are left, and run none.
-            raise UserError(f"{self.vm.name} has left during {name}", f"read {self.vm.console}")
-        report = parse([line.text for line in done.lines], [line.seconds for line in done.lines])
-        verdicts = [leaf.verdict for leaf in report.leaves()]
+            raise UserError(f"{self.vm.name} has left during {entry}", f"read {self.vm.console}")
+        verdicts = [leaf.verdict for leaf in self.work.done(entry, done.lines).leaves()]
         self.detail = ", ".join(f"{verdicts.count(word)} {word}" for word in sorted(set(verdicts)))
-        return report
 
     def find_lost_pages(self) -> None:
         """On each flavour: kmemleak, which only the debug kernel has, does not look at the pages of processes."""
@@ -262,9 +321,9 @@ def folder(flavour: Flavour) -> Path:
     return BUILD / "-".join(words)
 
 
-def hosts(flavour: Flavour) -> int:
-    """Return how many hosts share the tests: one keeps one processor of this machine busy."""
-    return 2 if flavour.debug else 1
+def numbers(flavour: Flavour) -> Sequence[int]:
+    """Return the numbers of the hosts that share the tests: one keeps one processor of this machine busy."""
+    return range(1, 3 if flavour.debug else 2)
 
 
 def suffix(number: int) -> str:
@@ -326,32 +385,42 @@ def latest() -> Results:
     return run()
 
 
-def run(flavour: Flavour = CLOUD) -> Results:
-    """Run the gate from start to end and write its results, also when it fails halfway."""
-    results = Results()
-    out = folder(flavour)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").unlink(missing_ok=True)
-    wanted = required(flavour)
-    # Before anything is started: mistakes in these files, and in the environment.
-    splats.allowed()
-    splats.allowed(leaks.ALLOWED)
-    churn_seconds()
-    disk = image.build()
-    results.accelerator = accelerator()[1].split(",")[0]
-    work = Work()
-    numbers = range(1, hosts(flavour) + 1)
+def booted(flavour: Flavour, fresh: Vm, url: str, results: Results) -> Saved:
+    """Return a host that has booted the kernel, with what led to it in the results.
+
+    One that an interrupted gate has left will do if it is about the same packages and rules.
+    """
+    place = fresh.directory.parent / "booted"
+    saved = Saved(place / "host", fresh.cpus, fresh.memory_mib, fresh.nodes)
+    if (place / "results.json").exists() and Results.read(place / "results.json").subject == results.subject:
+        say(f"go on with the host that has booted before, in {place}")
+        vars(results).update(vars(Results.read(place / "results.json")))
+        return saved
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    gate = Gate(flavour, fresh, url, Work(), results)
+    with fresh:
+        try:
+            gate.boot()
+        finally:
+            gate.complain(fresh.console_text())
+        # Its clock may stand still for long, and no timer is to begin in the middle of a test.
+        fresh.run(snapshots.SETTLE, timeout=COMMAND_TIMEOUT * gate.slow)
+        fresh.save(saved)
+    # Last: with it, the rest is complete.
+    results.write(place)
+    return saved
+
+
+def share(
+    flavour: Flavour, machines: Sequence[Vm], url: str, results: Results, what: Callable[[Gate], None], work: Work
+) -> None:
+    """Start hosts, have them share the selftests, and complete the results."""
     # Hosts are stopped before the pool waits for its threads, which ends whatever the threads wait for.
-    with ThreadPoolExecutor(len(numbers)) as pool, ExitStack() as stack:
-        url = stack.enter_context(repo.served(flavour.repo))
-        results.subject = subject(flavour)
-        gates = []
-        for number in numbers:
-            memory, after = 4096 if flavour.debug else 2048, suffix(number)
-            machine = Vm(disk, out / f"vm{after}", f"{out.name}{after}", memory_mib=memory, nodes=2)
-            vm = stack.enter_context(machine)
-            gates.append(Gate(flavour, vm, url, work, results, number))
-        running = [pool.submit(gate.run) for gate in gates]
+    with ThreadPoolExecutor(len(machines)) as pool, ExitStack() as stack:
+        started = [stack.enter_context(vm) for vm in machines]
+        gates = [Gate(flavour, vm, url, work, results, number) for number, vm in enumerate(started, 1)]
+        running = [pool.submit(what, gate) for gate in gates]
         for gate, future in zip(gates, running):
             with results.refused():
                 future.result()
@@ -359,9 +428,39 @@ def run(flavour: Flavour = CLOUD) -> Results:
             with results.refused():
                 gate.complain(gate.vm.console_text())
     results.complete = not any(future.exception() for future in running)
-    results.tests = evaluate(wanted, work.reports)
+    results.tests = evaluate(required(flavour), work.reports)
     results.reasons += reasons(results.tests, work.reports)
+
+
+def run(flavour: Flavour = CLOUD) -> Results:
+    """Run the gate from start to end and write its results, also when it fails halfway."""
+    results = Results()
+    out = folder(flavour)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").unlink(missing_ok=True)
+    # Before anything is started: mistakes in these files, and in the environment.
+    results.tests = evaluate(required(flavour), {})
+    splats.allowed()
+    splats.allowed(leaks.ALLOWED)
+    churn_seconds()
+    disk = image.build()
+    results.accelerator = accelerator()[1].split(",")[0]
+    with repo.served(flavour.repo) as url:
+        results.subject = subject(flavour)
+        # What the debug kernel needs for itself comes on top, and so each test fills as much as on the others.
+        memory = 3072 if flavour.debug else 2048
+        alone = len(numbers(flavour)) == 1
+        fresh = Vm(disk, out / ("vm" if alone else "boot"), out.name, memory_mib=memory, nodes=2)
+        if alone:
+            share(flavour, [fresh], url, results, Gate.run, Work())
+        else:
+            with results.refused():
+                saved = booted(flavour, fresh, url, results)
+                machines = [saved.machine(out / f"vm{suffix(n)}", f"{out.name}{suffix(n)}") for n in numbers(flavour)]
+                share(flavour, machines, url, results, Gate.go_on, Work(out / "booted" / "reports"))
     results.write(out)
+    # A gate that comes to its end is followed by one from the start.
+    shutil.rmtree(out / "booted", ignore_errors=True)
     return results
 
 

@@ -51,8 +51,8 @@ def report(selected: Sequence[Mutant], results: Results) -> None:
     for mutant in selected:
         for failure in mutant.fails:
             here, there = results[mutant.slug, failure.test], results[whole(mutant.needs), failure.test]
-            told = here if passes(there) else there
-            why = " / ".join(text for text in (told.reason, told.complaint) if text)
+            shown = here if passes(there) else there
+            why = " / ".join(text for text in (shown.reason, shown.complaint) if text)
             verdicts = f"mutant: {here.verdict:4} series: {there.verdict:4}"
             mark = f"  <- not '{failure.message}'" if (mutant.slug, failure.test) in wrong else ""
             say(f"{mutant.slug:{width}} {failure.test:42} {verdicts} {why[:110]}{mark}")

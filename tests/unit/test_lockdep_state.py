@@ -45,6 +45,7 @@ class Machine:
     """A host whose kernel is untainted and says nothing, but for the state of lockdep."""
 
     def __init__(self, state: str) -> None:
+        self.silence = 60.0
         self.directory = Path("vm")
         self.answers = {"journalctl": BOOT, "cat /proc/sys/kernel/tainted": "0", "cat /proc/lockdep_stats": state}
 
