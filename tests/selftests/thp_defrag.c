@@ -636,19 +636,28 @@ static void makes_movable_room(void)
 	       reclaimed);
 }
 
-/* kswapd does not rest before, however much is free. */
+/*
+ * kswapd does not rest before, however much is free. Requests that come within a jiffy
+ * share one look at the room, and the next ones have another: keep asking.
+ */
 static void kswapd_makes_movable_room(void)
 {
-	double end;
-	long room;
+	long room, runs, reclaimed = leave_no_movable_room(SOME);
+	double end = now() + ROOM_WITHIN;
 
-	leave_no_movable_room(SOME);
+	runs = counter("pageoutrun");
 	ask_for_thps(thps_beyond(8));
-	end = now() + ROOM_WITHIN;
 	while ((room = movable_free() + in_large_buddies()) < ENOUGH_ROOM) {
-		expect(now() < end, "kswapd rests with %ld KB for movable pages",
-		       room / (long)KB);
+		struct area area;
+
+		expect(now() < end,
+		       "kswapd rests with %ld KB for movable pages: %ld runs, %ld pages reclaimed, %ld MB free",
+		       room / (long)KB, counter("pageoutrun") - runs,
+		       counter("pgsteal_kswapd") - reclaimed,
+		       meminfo("MemFree") / (long)MB);
 		usleep(100000);
+		area = ask_for_thps(thps_beyond(1));
+		area_free(&area);
 	}
 }
 
