@@ -16,6 +16,9 @@ _thp_validate() {
     --pid)
         mapfile -t COMPREPLY < <(cd /proc && compgen -W "$(echo [1-9]*)" -- "$current")
         ;;
+    --kernel)
+        mapfile -t COMPREPLY < <(compgen -W "$(ls /lib/modules 2>/dev/null)" -- "$current")
+        ;;
     --allow-log | --watch | --samples) ;;
     *)
         local options

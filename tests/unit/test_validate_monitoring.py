@@ -95,7 +95,7 @@ def test_without_a_verdict_the_line_says_why(options: list[str]) -> None:
 
 
 def test_a_crash_is_no_verdict(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def crash(_: object) -> None:
+    def crash(*_: object) -> None:
         raise ZeroDivisionError("a|b\nc")
 
     monkeypatch.setattr(facts, "collect", crash)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_validate_checks import STOCK, UNAME, collected, wrong
-from tools.thp_validate import checks, report, secure_boot, signature
+from tools.thp_validate import checks, facts, report, secure_boot, signature
 from tools.thp_validate.checks import Check
 from tools.thp_validate.system import System
 
@@ -250,6 +250,15 @@ def test_do_not_boot_what_would_not_boot(keys: Path, tmp_path: Path) -> None:
     host(tmp_path, {**ENFORCED, MOK: b""}, keys / "ours.efi", STOCK)
     hint = next(each.hint for each in checks.evaluate(collected(tmp_path, STOCK)) if each.id == "kernel-flavour")
     assert hint.startswith(f"first do what the check secure-boot says, then boot {UNAME}")
+
+
+def test_another_kernel_than_the_newest_can_be_asked_for(keys: Path, tmp_path: Path) -> None:
+    host(tmp_path, {**ENFORCED, DB: (keys / "ours.esl").read_bytes()}, keys / "plain.efi")
+    other = tmp_path / "lib/modules/6.1.1-1.x86_64+thp.server"
+    other.mkdir()
+    shutil.copy(keys / "ours.efi", other / "vmlinuz")
+    states = {uname: facts.collect(System(tmp_path), uname).secure_boot.state for uname in (None, UNAME, other.name)}
+    assert states == {None: "unsigned", UNAME: "unsigned", other.name: "trusted"}
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,9 @@ def parser() -> Parser:
         metavar="REGEX",
         help="the kernel's complaints that match are known to be harmless (can be repeated)",
     )
+    made.add_argument(
+        "--kernel", metavar="UNAME", help="check the signature of this installed kernel instead of the newest one"
+    )
     made.add_argument("--watch", type=_seconds, metavar="SECONDS", help="show how the counters change in that time")
     made.add_argument("--selftests", action="store_true", help="run the selftests of kernel-thp (as root, minutes)")
     made.add_argument(
@@ -112,7 +115,7 @@ def command() -> int:
     for option, path, _ in files:
         _check_writable(option, path)
     system = System()
-    found = facts.collect(system)
+    found = facts.collect(system, given.kernel)
     if given.estimate:
         samples = given.samples or estimate.SAMPLES
         found.estimate = estimate.run(system, found.thp, given.pid, given.cgroup, samples)

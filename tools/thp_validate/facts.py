@@ -39,13 +39,14 @@ class Facts:
     unseen: dict[str, str] = field(default_factory=dict)
 
 
-def collect(system: System) -> Facts:
+def collect(system: System, to_boot: str | None = None) -> Facts:
+    """Collect everything. The signature is that of one kernel, or of the newest that is installed."""
     found, ours = thp.collect(system), installed.collect(system)
     return Facts(
         host=host.collect(system),
         kernel=kernel.collect(system),
         installed=ours,
-        secure_boot=secure_boot.collect(system, ours.kernels),
+        secure_boot=secure_boot.collect(system, [to_boot] if to_boot else ours.kernels),
         debugging=debugging.collect(system),
         thp=found,
         profile=profile.collect(system),

@@ -1,4 +1,4 @@
-"""Secure Boot: whether it is enforced, and whether this host would boot the newest installed kernel-thp."""
+"""Secure Boot: whether it is enforced, and whether this host would boot an installed kernel-thp."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATES = (TRUSTED, UNSIGNED, UNKNOWN, REVOKED, DAMAGED, None)
 
 @dataclass
 class SecureBoot:
-    """Secure Boot, and whether it lets the newest installed kernel-thp boot."""
+    """Secure Boot, and whether it lets the newest installed kernel-thp boot, or the one that was asked for."""
 
     uefi: Annotated[bool, "whether the host was booted by UEFI"] = False
     enforced: Annotated[bool | None, "whether only trusted kernels boot; null: the firmware is out of reach"] = None
