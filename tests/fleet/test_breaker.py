@@ -1,4 +1,4 @@
-"""A batch that stops by itself: with one fork, its second host waits while the kernel of the first one panics.
+"""A batch that stops by itself: its second host waits for its reboot while the kernel of the first one panics.
 
 Then a run that passes over a host that is off, with a pause after each batch.
 """
@@ -36,7 +36,7 @@ def test_a_host_that_waits_does_not_start_a_kernel_that_panicked(
         (PANICS, WAITS),
         serial=(2,),
         variables=balancer.variables(),
-        words=("--forks", "1"),
+        words=("-e", "thp_kernel_reboots=1"),
     )
     run.until(panics, "the kernel panicked")
     run.until(old, "the old kernel starts")

@@ -1,8 +1,9 @@
-"""What `make fleet` shows: a rollout to two hosts in two batches, and beside it one whose first host fails.
+"""What `make fleet` shows: a rollout to two hosts in two batches, and beside it one that fails on two hosts.
 
-The second host of the rollout that fails is in its second batch, and must stay untouched. Both rollouts run at the same
-time, because an emulated host keeps one core busy. With --quick, which is `make fleet QUICK=1`, the rollout that
-succeeds has one host: then neither lasts longer than the other.
+Of these, the kernel of the canary panics, which the budget allows, and in the second batch the drain fails. The host of
+the third batch must stay untouched. Both rollouts run at the same time, because an emulated host keeps one core busy.
+With --quick, which is `make fleet QUICK=1`, the rollout that succeeds has one host: then neither lasts longer than the
+other.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator
 
 GOOD = ("alpha", "bravo")
-FAILING, NEXT = FAILS = ("charlie", "delta")
+PANICS, STAYS, NEXT = FAILS = ("charlie", "delta", "echo")
 # For kernels that are installed from now on: no root file system, and no program to start without one.
 NO_ROOT = "sed -i 's,root=[^ ]*,root= rdinit=/nonexistent,' /etc/kernel/cmdline"
 
@@ -43,26 +44,34 @@ def rollout(fleet: Fleet, operator: Operator, balancer: Balancer, good: tuple[st
     return operator.start("rollout", "good rollout", good, serial=(1,) * len(good), variables=variables)
 
 
-def test_a_kernel_that_panics_is_rolled_back_and_ends_the_rollout(
-    rollout: Run, fleet: Fleet, operator: Operator
+def test_a_kernel_that_panics_and_a_drain_that_fails_are_rolled_back_and_end_the_rollout(
+    rollout: Run, fleet: Fleet, operator: Operator, folder: Path
 ) -> None:
-    member = fleet[FAILING]
+    member = fleet[PANICS]
+    balancer = Balancer(folder / "balancer of those that fail")
+    balancer.refuse("drain", STAYS)
     panics = faults.console(member, "Kernel panic - not syncing")
     member.vm.run(NO_ROOT)
-    run = operator.start("rollout", "kernel panics at boot", FAILS)
+    run = operator.start("rollout", "two hosts fail", FAILS, max_failed=1, variables=balancer.variables())
     run.until(panics, "the kernel panicked")
     run.until(faults.console(member, f"Linux version {member.before.uname}"), "the old kernel starts")
     member.vm.forgive()
     outcome = operator.finish(run)
     assert outcome.code == 2
     assert outcome.report["state"] == "stopped"
-    assert outcome.results() == {FAILING: "rolled-back", NEXT: "not-reached"}
-    step, why = outcome.failure(FAILING)
+    assert outcome.results() == {PANICS: "rolled-back", STAYS: "rolled-back", NEXT: "not-reached"}
+    step, why = outcome.failure(PANICS)
     assert step == "kernel"
     assert f"the host came back with {member.before.uname}" in why
-    assert f"1 host failed, 0 allowed; {FAILING}: rolled-back, kernel failed" in outcome.run.output()
-    assert outcome.states[FAILING].boot_id != member.before.boot_id
-    expect.rolled_back(member, outcome.states[FAILING])
+    assert outcome.failure(STAYS) == ("preflight", "the drain command ended with 1")
+    said = outcome.run.output()
+    assert f"2 hosts failed, 1 allowed; {PANICS}: rolled-back, kernel failed" in said
+    assert f"{STAYS}: rolled-back, preflight failed" in said
+    assert balancer.calls() == [("drain", PANICS), ("undrain", PANICS), ("undrain", STAYS)]
+    assert outcome.states[PANICS].boot_id != member.before.boot_id
+    assert outcome.states[STAYS].boot_id == fleet[STAYS].before.boot_id
+    for name in (PANICS, STAYS):
+        expect.rolled_back(fleet[name], outcome.states[name])
     expect.all_untouched(fleet, outcome.states, NEXT)
 
 

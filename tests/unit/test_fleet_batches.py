@@ -36,6 +36,47 @@ def test_a_directory_is_settled_once_for_a_run(ansible: Mapping[str, str], tmp_p
     assert json.loads(report.read_text())["counts"] == {"unreachable": 2}
 
 
+@pytest.mark.parametrize(
+    ("playbook", "variable", "given"),
+    [
+        ("rollout", "thp_fleet_serial", [1]),
+        ("rollback", "thp_fleet_domains", ["all"]),
+        ("survey", "thp_fleet_canaries", ["h2"]),
+        ("validate", "thp_fleet_hosts", ["h2"]),
+    ],
+)
+def test_batches_are_not_given_in_the_inventory(
+    ansible: Mapping[str, str], tmp_path: Path, playbook: str, variable: str, given: object
+) -> None:
+    """Ansible would ignore it without a word: it makes the batches before it reads variables of hosts and groups."""
+    hosts = {"h1": GONE, "h2": {**GONE, variable: given}, "h3": GONE}
+    played = play(ansible, tmp_path, hosts, playbook, "--limit", "h1,h2")
+    assert played.code == 2
+    assert f"h2 has {variable} from the inventory or set_fact, which Ansible reads after " in played.output
+    assert "it has made the batches; give that by -e" in played.output
+    assert not list(tmp_path.glob("*/*/run.json"))
+
+
+def test_what_is_given_by_e_overrides_the_inventory_for_batches(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    given = json.dumps({"thp_fleet_serial": [1, 2], "thp_fleet_max_failed": 3, "thp_fleet_canaries": []})
+    variables = {"thp_fleet_serial": [3], "thp_fleet_canaries": "h3"}
+    hosts = dict.fromkeys(("h1", "h2", "h3", "h4"), GONE)
+    words = ("--limit", "!h4", "-e", given)
+    played = play(ansible, tmp_path, hosts, "rollout", *words, variables=variables)
+    assert played.report()["counts"] == {"unreachable": 3}
+    assert (played.report()["batches"], played.report()["planned"]) == ([1, 2], ["h1", "h2", "h3"])
+    assert played.output.count("TASK [Evaluate the batch") == 2
+
+
+def test_what_a_playbook_gives_overrides_the_inventory_for_batches(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    playbook = tmp_path / "site.yml"
+    given = {"thp_fleet_hosts": ["h1", "h2"]}
+    playbook.write_text(json.dumps([{"import_playbook": "kernel_thp.fleet.survey", "vars": given}]))
+    hosts = dict.fromkeys(("h1", "h2", "h3"), GONE)
+    played = play(ansible, tmp_path, hosts, playbook, variables={"thp_fleet_hosts": "h3"})
+    assert played.results() == {"h1": "unreachable", "h2": "unreachable"}
+
+
 def test_each_play_of_a_command_is_counted_by_itself(ansible: Mapping[str, str], tmp_path: Path) -> None:
     hosts = {"h1": there(tmp_path), "h2": GONE}
     playbook = tmp_path / "site.yml"

@@ -267,8 +267,8 @@ def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_trial_leaves_units_for_the_marked_boot_only_and_takes_them_away(tmp_path: Path, systemctl: Path) -> None:
     host = tmp_path / "host"
-    trial.arm(host, SERVER, "b0", 600, 30)
-    trial.arm(host, SERVER, "b0", 600, 30)
+    trial.arm(host, SERVER, "b0", 600, trial.sysctls(30, lockups=True))
+    trial.arm(host, SERVER, "b0", 600, trial.sysctls(30, lockups=True))
     for name in trial.WANTED:
         unit = host / trial.UNITS / name
         assert (host / trial.UNITS / "sysinit.target.wants" / name).resolve() == unit.resolve()
@@ -283,30 +283,67 @@ def test_the_trial_leaves_units_for_the_marked_boot_only_and_takes_them_away(tmp
 
 def test_in_the_trial_a_panic_reboots_whatever_sysctl_d_has_set(tmp_path: Path) -> None:
     """As systemd would start it, on a tree in place of the host's. What it leaves is what confirming leaves."""
-    trial.arm(tmp_path, SERVER, "b0", 600, 30)
+    trial.arm(tmp_path, SERVER, "b0", 600, trial.sysctls(30, lockups=True))
     lines = (tmp_path / trial.UNITS / trial.PANIC).read_text().splitlines()
     assert "Before=systemd-sysctl.service" in lines
     (start,) = (line.removeprefix("ExecStart=") for line in lines if line.startswith("ExecStart="))
     subprocess.run(shlex.split(start.replace("/run", f"{tmp_path}/run")), check=True)
     left = (tmp_path / trial.SYSCTL).read_text()
     assert snapshot.configured(left) == {"kernel/panic": "30", "kernel/panic_on_oops": "1"}
-    assert not trial.keep_sysctls(tmp_path, 30)
+    assert left.splitlines()[2:] == [
+        "kernel.softlockup_panic = 1",
+        "kernel.hardlockup_panic = 1",
+        "kernel.panic_on_rcu_stall = 1",
+    ]
+    assert not trial.keep_sysctls(tmp_path, trial.sysctls(30, lockups=True))
     assert trial.keep_sysctls(tmp_path, None)
     assert not (tmp_path / trial.SYSCTL).exists()
-    assert trial.keep_sysctls(tmp_path, 30)
+    assert trial.keep_sysctls(tmp_path, trial.sysctls(30, lockups=True))
     assert (tmp_path / trial.SYSCTL).read_text() == left
 
 
 def test_a_trial_that_nobody_confirmed_is_known_until_the_next_one(tmp_path: Path) -> None:
-    trial.arm(tmp_path, SERVER, "b0", 600, 30)
+    trial.arm(tmp_path, SERVER, "b0", 600, trial.sysctls(30, lockups=True))
     service = (tmp_path / trial.UNITS / trial.SERVICE).read_text()
     assert f"ExecStart=-/usr/bin/touch /{trial.NOTE}" in service.splitlines()
     (tmp_path / trial.NOTE).parent.mkdir(parents=True)
     (tmp_path / trial.NOTE).touch()
     assert trial.unconfirmed(tmp_path)
-    trial.arm(tmp_path, SERVER, "b0", 600, 30)
+    trial.arm(tmp_path, SERVER, "b0", 600, trial.sysctls(30, lockups=True))
     assert not trial.unconfirmed(tmp_path)
 
 
 def test_no_watchdog_means_no_word_about_it() -> None:
-    assert not [word for word in trial.arguments("b0", 30, 0, []) if "watchdog" in word]
+    assert not [word for word in trial.arguments("b0", 30, 0, []) if "watchdog_sec" in word]
+
+
+@pytest.mark.parametrize(
+    ("state", "systemd", "why"),
+    [
+        (None, "0", "there is no hardware watchdog"),
+        ("inactive", "0", None),
+        ("active", "1min", None),
+        ("active", "0", "another program than systemd uses watchdog0"),
+    ],
+)
+def test_a_watchdog_that_another_program_uses_stays_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str | None, systemd: str, why: str | None
+) -> None:
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text(f"#!/bin/sh\n[ $1 = --version ] && echo systemd 252 || echo {systemd}\n")
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    if state:
+        device = tmp_path / "sys/class/watchdog/watchdog0"
+        device.mkdir(parents=True)
+        (device / "state").write_text(f"{state}\n")
+    assert snapshot.watchdog(tmp_path) == why
+
+
+def test_a_kernel_that_lacks_a_sysctl_is_not_asked_for_it(tmp_path: Path) -> None:
+    """As one without the hard lockup detector."""
+    (tmp_path / "proc/sys/kernel").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/panic").write_text("0\n")
+    assert snapshot.set_sysctls(trial.sysctls(30, lockups=True), tmp_path)
+    assert [(path.name, path.read_text()) for path in (tmp_path / "proc/sys/kernel").iterdir()] == [("panic", "30")]
+    assert not snapshot.set_sysctls(trial.sysctls(30, lockups=True), tmp_path)

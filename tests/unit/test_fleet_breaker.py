@@ -1,6 +1,6 @@
 """Stop within a batch: once too many hosts have failed, no other one is drained or starts the new kernel.
 
-Each play has one fork, so each host of a batch waits until the one before it has ended its task.
+Most plays have one fork, so each host of a batch waits until the one before it has ended its task.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import yaml
+
+from scripts import collection
 from tests.unit.plays import Variables, play
 from tests.unit.simulated import Host
 
@@ -20,6 +23,12 @@ NO_DRAIN = {"failed": True, "rc": 3}
 HOOKS = {"thp_preflight_drain_command": ["drain"], "thp_preflight_undrain_command": ["undrain"]}
 INSTALL: Variables = {"name": "Install", "kernel_thp.fleet.packages": {"state": "installed", "packages": ["kernel"]}}
 DRAIN: Variables = {"name": "Drain", "kernel_thp.fleet.command": {"argv": ["drain"], "before_trial": True}}
+# Nobody listens there.
+REACH: Variables = {
+    "name": "Wait",
+    "kernel_thp.fleet.reach": {"timeout": 1},
+    "vars": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1},
+}
 REBOOT: Variables = {"name": "Reboot", "kernel_thp.fleet.reboot": {"state": "confirmed", "uname": "new"}}
 BACK: Variables = {"name": "Reboot", "kernel_thp.fleet.reboot": {"state": "returned"}}
 
@@ -29,6 +38,7 @@ def attempt(
     folder: Path,
     says: Sequence[Mapping[str, object]],
     tasks: Sequence[Variables],
+    forks: int = 1,
     **may: int,
 ) -> dict[str, str]:
     """Have hosts go through tasks of the step kernel, each with its answers to modules; return why each failed."""
@@ -42,7 +52,7 @@ def attempt(
     playbook = folder / "play.yml"
     playbook.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": [block]}]))
     inventory = {name: host.variables() for name, host in hosts.items()}
-    played = play({**ansible, "ANSIBLE_FORKS": "1"}, folder, inventory, playbook)
+    played = play({**ansible, "ANSIBLE_FORKS": str(forks)}, folder, inventory, playbook)
     notes = (json.loads(path.read_text()) for path in sorted(played.reports.glob("latest/hosts/*")))
     return {note["host"]: note["failed"]["why"] for note in notes if note["failed"]}
 
@@ -54,6 +64,23 @@ def test_a_host_that_waits_for_its_reboot_sees_that_those_before_it_failed(
     assert [LOCAL in why for why in found.values()] == [True, True, False, False], found
     # A host that was kept from it is not one more on which the kernel failed.
     assert found["h3"] == found["h4"] == "not begun, because this run has failed on h1, h2, and 1 may fail"
+
+
+def test_with_many_forks_hosts_wait_for_their_reboot_as_well(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    tasks = yaml.safe_load((collection.SOURCE / "roles" / "kernel" / "tasks" / "main.yml").read_text())
+    (throttle,) = (task["throttle"] for task in tasks if "kernel_thp.fleet.reboot" in task)
+    reboot = {**REBOOT, "throttle": throttle, "vars": {"thp_kernel_reboots": 2}}
+    found = attempt(ansible, tmp_path, [{}] * 4, [reboot], forks=10, max_failed=1)
+    assert sorted(host for host, why in found.items() if LOCAL in why) == ["h1", "h2"], found
+    assert found["h3"] == found["h4"] == "not begun, because this run has failed on h1, h2, and 1 may fail"
+
+
+def test_a_host_that_is_gone_before_the_install_counts_before_the_first_reboot(
+    ansible: Mapping[str, str], tmp_path: Path
+) -> None:
+    found = attempt(ansible, tmp_path, [{}, {}], [{**REACH, "when": "inventory_hostname == 'h1'"}, REBOOT])
+    assert found["h1"].startswith("the host does not answer")
+    assert found["h2"] == "not begun, because this run has failed on h1, and 0 may fail"
 
 
 def test_hosts_that_fail_in_the_install_count_before_the_first_reboot(

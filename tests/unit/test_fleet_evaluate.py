@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.kernel_thp.fleet.plugins.filter import fleet
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     counters,
+    drivers,
     files,
     hugepages,
     packages,
@@ -26,6 +27,9 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Sto
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.soaking import Limits
 from ansible_collections.kernel_thp.fleet.plugins.modules import profile
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import ready
+
+from tools.thp_validate import secure_boot
+from tools.thp_validate.system import System
 
 MIB = 1 << 20
 TARGET = {"release": "1", "uname": "1.x86_64+thp.cloud", "packages": ["core-1", "tools-1"]}
@@ -90,10 +94,6 @@ def test_a_host_that_is_not_one_of_ours_is_refused(lacks: str, instead: object, 
         ),
         ({"tuned_gone": True}, "tuned-adm is missing"),
         ({"fips": True}, "FIPS mode is on, and nobody has certified kernel-thp; set thp_preflight_allow_fips"),
-        (
-            {"secure_boot": True, "next_options": "root=x quiet"},
-            "Secure Boot is enforced, and the command line of the next kernel has no lockdown=; add lockdown=integrity",
-        ),
         ({"no_watchdog": "there is no hardware watchdog"}, "thp_preflight_require_watchdog"),
         ({"boot": {"loader": None, "problems": ["no boot loader"], "free_bytes": 0, "path": ""}}, "no boot loader"),
         ({"boot": {"loader": "grub", "problems": [], "free_bytes": MIB, "path": "/boot"}}, "/boot has 1 MiB free"),
@@ -133,15 +133,78 @@ def test_kdump_is_a_remark(
     assert remarks == [] if message is None else message in remarks[0]
 
 
-def test_a_host_with_secure_boot_that_is_locked_down_takes_part() -> None:
-    host = seen(secure_boot=True, next_options="root=x lockdown=confidentiality")
+def test_modules_of_third_parties_are_a_remark(tmp_path: Path) -> None:
+    for name, taint in (("zfs", "POE"), ("nvidia", "P"), ("falcon_lsm", "OE"), ("ext4", ""), ("raid456", "X")):
+        (tmp_path / "sys/module" / name).mkdir(parents=True)
+        (tmp_path / "sys/module" / name / "taint").write_text(f"{taint}\n")
+    found = drivers.third_party(tmp_path)
+    assert found == ["falcon_lsm", "nvidia", "zfs"]
+    (remark,) = ready.remarks(seen(third_party=found))
+    assert remark.startswith("third-party modules are loaded (falcon_lsm, nvidia, zfs): unless something")
+    assert ready.hindered(seen(third_party=found), TARGET, 200, 1024, need_watchdog=True) == []
+
+
+def test_a_kernel_that_is_installed_has_to_have_them(tmp_path: Path) -> None:
+    """The one that runs has loaded them, from wherever; what an uninstalled one has left behind does not count."""
+    new, running, gone = ((tmp_path / "lib/modules" / name) for name in (TARGET["uname"], snapshot.uname(), "6.0"))
+    for folder in (new, running, gone):
+        folder.mkdir(parents=True)
+    for folder in (new, running):
+        (folder / "vmlinuz").touch()
+    (new / "modules.dep").write_text("extra/falcon-lsm.ko.xz: kernel/lib/x.ko\nkernel/lib/x.ko:\n")
+    (new / "modules.builtin").write_text("kernel/drivers/net/wireguard/wireguard.ko\n")
+    not_built = snapshot.not_built(["falcon_lsm", "wireguard", "zfs"], tmp_path)
+    assert not_built == {TARGET["uname"]: ["zfs"]}
+    host = seen(not_built=not_built)
+    (sentence,) = ready.hindered(host, TARGET, 200, 1024, need_watchdog=True)
+    assert "is installed already, without the third-party modules that are loaded (zfs); build them for it" in sentence
+    assert ready.hindered(host, TARGET, 200, 1024, need_watchdog=True, check_drivers=False) == []
+    assert ready.hindered(host, {**TARGET, "uname": "2"}, 200, 1024, need_watchdog=True) == []
+
+
+def test_a_survey_has_remarks_about_every_host_of_ours() -> None:
+    host = seen(third_party=["zfs"])
+    assert [len(ready.surveyed(host, why_not)["remarks"]) for why_not in ([], ["no room"])] == [1, 1]
+    assert ready.surveyed(seen(third_party=["zfs"], rpm=False), ["no RPM host"])["remarks"] == []
+
+
+def test_a_host_with_secure_boot_takes_part_and_is_reminded_of_the_certificate() -> None:
+    host = seen(secure_boot=True)
     assert ready.hindered(host, TARGET, 200, 1024, need_watchdog=True) == []
     (remark,) = ready.remarks(host)
     assert "whether the host trusts the certificate" in remark
 
 
+@pytest.mark.parametrize(
+    ("variables", "enforced"),
+    [
+        ({}, False),
+        ({"SecureBoot": 0}, False),
+        ({"SecureBoot": 1}, True),
+        ({"SecureBoot": 1, "SetupMode": 0}, True),
+        ({"SecureBoot": 1, "SetupMode": 1}, False),
+        ({"SecureBoot": 1, "MokListRT": 0, "MokSBStateRT": 0}, True),
+        ({"SecureBoot": 1, "MokListRT": 0, "MokSBStateRT": 1}, False),
+        # Without shim, nobody reads what it wrote once.
+        ({"SecureBoot": 1, "MokSBStateRT": 1}, True),
+    ],
+)
+@pytest.mark.parametrize("table", [True, False])
+def test_secure_boot_is_on_if_thp_validate_says_so(
+    tmp_path: Path, variables: dict[str, int], enforced: bool, table: bool
+) -> None:
+    for name, value in variables.items():
+        place, ours = tmp_path / snapshot.EFI / "efivars", name.startswith("Mok")
+        path = place.with_name("mok-variables") / name if table and ours else place / name
+        path = path if table and ours else path.with_name(f"{name}-{snapshot.SHIM if ours else snapshot.GLOBAL}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes((b"" if table and ours else bytes((6, 0, 0, 0))) + bytes((value,)))
+    assert snapshot.secure_boot(tmp_path) == enforced
+    assert bool(secure_boot.collect(System(tmp_path), []).enforced) == enforced
+
+
 def test_the_command_line_of_the_next_kernel_is_that_of_the_first_file(tmp_path: Path) -> None:
-    for name, line in (("proc", "root=p"), ("usr/lib/kernel", "root=u"), ("etc/kernel", "root=e lockdown=integrity")):
+    for name, line in (("proc", "root=p"), ("usr/lib/kernel", "root=u"), ("etc/kernel", "root=e crashkernel=256M")):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "cmdline").write_text(f"{line}\n")
         assert snapshot.next_options(tmp_path) == line
@@ -194,6 +257,10 @@ def test_a_host_that_could_have_newer_tools_is_not_done() -> None:
 def test_the_remarks_name_what_a_host_can_do_without() -> None:
     message = ready.remarks(seen(no_watchdog="there is no hardware watchdog", counters={"pressure_us": None}))
     assert len(message) == 2
+    assert message[0] == (
+        "there is no hardware watchdog: a systemd that hangs, or a lockup that the kernel does not notice, "
+        "would need a reset by hand"
+    )
     assert "there is no memory pressure to compare with" in message[1]
 
 

@@ -96,7 +96,7 @@ def play(ansible: Mapping[str, str], folder: Path, *tasks: Mapping[str, Any]) ->
     return dict(json.loads(result.read_text()))
 
 
-def wait(**changes: str) -> dict[str, Any]:
+def wait(**changes: object) -> dict[str, Any]:
     return {"kernel_thp.fleet.job": {**JOB, **changes}, "register": "waited", "ignore_errors": True}
 
 
@@ -130,3 +130,17 @@ def test_a_job_whose_file_is_gone_has_failed_by_a_reboot_if_there_was_one(
     found = play(ansible, tmp_path, wait(jid="j1.2", boot_id=boot_id))
     assert found["failed"]
     assert found["msg"] == why
+
+
+def test_a_host_that_answers_and_does_nothing_is_lost_after_its_silence(
+    ansible: Mapping[str, str], tmp_path: Path
+) -> None:
+    """As one whose disk is gone; a step may take an hour there."""
+    stuck = tmp_path / "stuck"
+    stuck.write_text("#!/bin/sh\nexec sleep 100\n")
+    stuck.chmod(0o755)
+    task = wait(jid="j1.2", boot_id=BOOT_ID.read_text().strip(), timeout=600, silence=2)
+    found = play(ansible, tmp_path, {**task, "vars": {"ansible_python_interpreter": str(stuck)}})
+    assert found["lost_contact"]
+    assert found["msg"].startswith("the host was silent for ")
+    assert found["msg"].endswith("it has not answered within 2 s")

@@ -81,6 +81,6 @@ def test_a_host_with_slow_firmware_gets_its_time_in_each_step(ansible: Mapping[s
 def test_the_timers_of_a_trial_count_from_the_start_of_the_kernel(tmp_path: Path) -> None:
     """So the firmware cannot use up their time."""
     trial.prepare(tmp_path, "6.1", 2790)
-    trial.arm(tmp_path, "6.1", "b0", 2790, 30)
+    trial.arm(tmp_path, "6.1", "b0", 2790, trial.sysctls(30, lockups=True))
     timers = [(tmp_path / trial.UNITS / name).read_text() for name in (trial.TIMER, trial.INITRD_TIMER)]
     assert [text.count("OnBootSec=2790s") for text in timers] == [1, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import jinja2
@@ -77,9 +78,30 @@ def test_a_batch_has_no_more_than_a_share_of_any_domain() -> None:
     racks = ["rack0", "rack1", "rack2"]
     planned = batches.plan(groups, sizes=[9], domains=racks, share="25%")
     assert sorted(host for batch in planned for host in batch) == groups["all"]
-    for batch in planned[1:]:
+    for batch in planned:
         assert all(len(set(batch) & set(groups[rack])) <= 2 for rack in racks), batch
     assert sizes(planned) == [2, 6, 6, 6, 6]
+
+
+@pytest.mark.parametrize(("share", "may"), [("25%", 2), (1, 1), ("50%", None), (3, None)])
+def test_canaries_are_no_more_than_a_share_of_any_domain(share: batches.Size, may: int | None) -> None:
+    groups = {**fleet(16, 0, 2), "canary": ["h0000", "h0001", "h0002", "h0004"]}
+
+    def planned(**more: str) -> list[list[str]]:
+        return batches.plan(groups, sizes=["100%"], domains=["rack0", "rack1"], share=share, **more)
+
+    if may is None:
+        assert planned()[0] == groups["canary"]
+        return
+    message = f"thp_fleet_canaries: 3 of these 4 hosts are in rack0, of which a batch has {may} at most; choose"
+    with pytest.raises(AnsibleFilterError, match=message):
+        planned()
+    assert planned(limit="all:!h0002:!h0004")[0] == ["h0000", "h0001"], "one of a domain is always possible"
+
+
+def test_a_canary_of_the_smallest_domain_is_possible() -> None:
+    groups = {"all": ["a", "b", "c"], "canary": ["a"], "rack": ["a"], "row": ["a", "b"]}
+    assert batches.plan(groups, domains=["rack", "row"], share="10%") == [["a"], ["b", "c"]]
 
 
 def test_one_size_and_one_domain_need_no_list() -> None:
@@ -135,7 +157,12 @@ def test_sizes_and_domains_that_are_none_are_mistakes(more: dict[str, object], m
 
 @pytest.mark.parametrize(
     ("playbook", "expected"),
-    [("rollout", [1, 10, *[50] * 23, 39]), ("rollback", [1, 10, *[50] * 23, 39]), ("validate", [500, 500, 200])],
+    [
+        ("rollout", [1, 10, *[50] * 23, 39]),
+        ("rollback", [1, 10, *[50] * 23, 39]),
+        ("validate", [500, 500, 200]),
+        ("survey", [500, 500, 200]),
+    ],
 )
 def test_every_playbook_takes_a_large_fleet_in_batches(playbook: str, expected: list[int]) -> None:
     """Ansible remembers of a batch what its hosts answered, and a batch of thousands would be a lot."""
@@ -146,5 +173,7 @@ def test_every_playbook_takes_a_large_fleet_in_batches(playbook: str, expected: 
     )
     jinja = jinja2.Environment()
     jinja.filters["kernel_thp.fleet.plan"] = fleet_filters.plan
+    # Ansible's own.
+    jinja.filters["flatten"] = lambda lists: list(itertools.chain.from_iterable(lists))
     expression = play["vars"]["__fleet_batches"].strip().removeprefix("{{").removesuffix("}}")
     assert sizes(jinja.compile_expression(expression)(groups=fleet(1200, 0, 1))) == expected

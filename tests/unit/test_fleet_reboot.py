@@ -6,6 +6,7 @@ What Ansible's own reboot does is left out here: it needs a host that reboots.
 from __future__ import annotations
 
 import shlex
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,6 +79,31 @@ def test_the_task_that_rebooted_a_host_confirms_it(monkeypatch: pytest.MonkeyPat
     assert found == {**CAME_BACK, **CONFIRMED}
 
 
+def test_a_shutdown_that_hangs_is_forced_on_the_way_back_to_the_old_kernel(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With programs that only log, and fail: the host shuts down all the same, or else nothing is forced."""
+    host = Rebooted(monkeypatch, CAME_BACK, CONFIRMED)
+    host.run(state="returned", reboot_timeout=900)
+    order, log, trigger = host.given["reboot_command"], tmp_path / "log", tmp_path / "sysrq-trigger"
+    for name in ("systemd-run", "shutdown", "sleep", "systemctl", "sync"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {log}\nexit 1\n')
+        (tmp_path / name).chmod(0o755)
+    assert order.split(" ", 1)[0].startswith("/"), "or Ansible looks for it on the host"
+    ours = order.replace("/usr/bin/", f"{tmp_path}/").replace("/sbin/", f"{tmp_path}/")
+    subprocess.run(["sh", "-c", ours], check=False)
+    first, second, third = log.read_text().splitlines()
+    unit = "--collect --unit=kernel-thp-forced-reboot"
+    assert first.startswith(f"systemd-run --quiet {unit} --property=DefaultDependencies=no /bin/sh -c sleep 450; ")
+    assert second == "shutdown -r now Reboot initiated by Ansible"
+    assert third == "systemctl stop kernel-thp-forced-reboot"
+    log.unlink()
+    script = first.partition(" -c ")[2].replace("/proc/sysrq-trigger", str(trigger))
+    subprocess.run(["sh", "-c", f"{script}; wait"], env={"PATH": f"{tmp_path}:/bin"}, check=True)
+    assert sorted(log.read_text().splitlines()) == ["sleep 450", "sleep 60", "sync", "systemctl reboot --force"]
+    assert trigger.read_text() == "b\n"
+
+
 def test_what_the_host_says_of_its_kernel_is_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Rebooted(monkeypatch, CAME_BACK, {"failed": True, "msg": "the host came back with 6.1.0"}).run()
     assert (found["failed"], found["msg"]) == (True, "the host came back with 6.1.0")
@@ -101,6 +127,24 @@ def test_a_host_that_does_not_come_back_is_lost_and_not_asked(monkeypatch: pytes
     assert found["lost_contact"]
     assert found["msg"] == "the host did not come back after the reboot: Timed out waiting for it"
     assert host.calls == []
+
+
+def test_a_host_that_is_gone_before_its_reboot_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = AnsibleConnectionFailure("no route to host")
+
+    def answer(*_: object) -> str:
+        raise gone
+
+    own = AnsibleReboot.run
+    host = Rebooted(monkeypatch, {})
+    monkeypatch.setattr(AnsibleReboot, "run", own)
+    monkeypatch.setattr(AnsibleReboot, "get_system_boot_time", answer)
+    host.plugin._connection.transport = "ssh"
+    host.plugin._supports_check_mode, host.plugin._task.async_val = True, 0
+    monkeypatch.setattr(AnsibleReboot.__mro__[1], "run", lambda *_: {})
+    found = host.run()
+    assert (found["failed"], found["lost_contact"], host.calls) == (True, True, [])
+    assert "no route to host" in found["msg"]
 
 
 @pytest.mark.parametrize(("state", "reboots"), [("confirmed", False), ("returned", True)])

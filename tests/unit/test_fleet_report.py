@@ -128,6 +128,19 @@ def test_a_complaint_about_too_many_hosts_to_read_names_the_first(journal: Journ
     assert message.endswith("h19: rolled-back, kernel failed: it broke; and 2 more, see the report")
 
 
+def test_hosts_that_were_kept_back_are_counted_after_those_that_failed(journal: Journal) -> None:
+    why = f"{summary.NOT_BEGUN}this run has failed on h98, h99, and 1 may fail"
+    for number in range(98):
+        fail(journal, f"h{number:02}", "rolled-back", why)
+    fail(journal, "h98", "rolled-back")
+    fail(journal, "h99", "lost")
+    message = summary.complaint("100 hosts failed", summary.casualties(journal.notes()))
+    assert message == (
+        "100 hosts failed; h98: rolled-back, kernel failed: it broke; h99: lost, kernel failed: it broke; "
+        "98 of all these were not begun because of that"
+    )
+
+
 def test_the_report_holds_every_host_in_order_also_those_never_reached(journal: Journal) -> None:
     fail(journal, "c1", "rolled-back")
     whole = report.finish(journal, "stopped", "1 host failed")
@@ -239,7 +252,7 @@ def test_the_page_is_kept_up_to_date_at_little_cost(journal: Journal) -> None:
     (journal.folder / ".refreshed").write_text(f"1000 {Path(journal.folder / 'run.json').stat().st_mtime}\n")
     (journal.folder / "report.html").unlink()
     report.refresh(journal)
-    assert not (journal.folder / "report.html").exists(), "a dear report is not made at each step"
+    assert not (journal.folder / "report.html").exists(), "an expensive report is not made at each step"
 
 
 def test_a_page_that_cannot_be_written_is_nobodys_failure(journal: Journal) -> None:

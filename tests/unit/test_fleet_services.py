@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,16 @@ def test_ports_are_those_on_which_something_listens(ports: tuple[int, int], monk
     assert not [line for line in found if line.endswith(f" {chosen}") or line == f"udp port of {name}"]
 
 
+def test_a_port_that_a_program_chose_among_the_reserved_ones_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "SESSION", re.compile("no session"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as statd:
+        for port in range(1023, 599, -1):
+            with suppress(OSError):
+                statd.bind(("127.0.0.1", port))
+                break
+        assert f"udp port {port}" not in services.sockets()
+
+
 def test_what_ends_with_the_session_of_a_person_does_not_count(
     ports: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +123,33 @@ def test_of_mounts_those_of_devices_and_servers_count(tmp_path: Path, monkeypatc
     )
     says(tmp_path, monkeypatch, "findmnt", "".join(f"{line}\n" for line in lines))
     assert services.mounts() == ["/", "/homes", "/srv/my\\x20share", "/tank/db"]
+
+
+def test_mounts_of_containers_come_and_go_and_those_that_they_are_on_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod, csi = "/var/lib/kubelet/pods/3f6c", "/var/lib/kubelet/plugins/kubernetes.io/csi/ebs.csi.aws.com/9b1d"
+    lines = (
+        "/var/lib/containers xfs /dev/vdb",
+        "/var/lib/containers/storage/overlay xfs /dev/vdb",
+        "/var/lib/containers/storage/volumes/web/_data nfs4 files.example.org:/web",
+        "/var/lib/docker ext4 /dev/vdc",
+        "/var/lib/docker/devicemapper/mnt/1a xfs /dev/mapper/docker-1a",
+        "/var/lib/docker-data ext4 /dev/vdd",
+        "/var/lib/kubelet ext4 /dev/vde",
+        f"{csi}/globalmount ext4 /dev/nvme1n1",
+        f"{pod}/volumes/kubernetes.io~csi/pvc-1/mount ext4 /dev/nvme1n1",
+        f"{pod}/volumes/kubernetes.io~nfs/home nfs4 files.example.org:/home",
+        "/run/user/1000/doc fuse.sshfs ann@files.example.org:/doc",
+    )
+    says(tmp_path, monkeypatch, "findmnt", "".join(f"{line}\n" for line in lines))
+    kept = ["containers", "docker", "docker-data", "kubelet"]
+    assert services.mounts() == [f"/var/lib/{name}" for name in kept]
+    # Those that an earlier version noted before the rollout are not missed.
+    kinds = (services.FAILED, services.MOUNTS, services.ROUTES, services.SOCKETS)
+    none: dict[str, list[str]] = {kind: [] for kind in kinds}
+    before = {**none, services.MOUNTS: ["/var/lib/docker-data", "/var/lib/docker/devicemapper/mnt/1a"]}
+    assert services.difference(before, none, []) == ["mount /var/lib/docker-data is missing"]
 
 
 def test_a_directory_of_a_file_system_without_a_device_is_mounted_without_one(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -87,22 +88,95 @@ def test_a_fleet_that_is_ready_ends_well(ansible: Mapping[str, str], tmp_path: P
     assert [step["ok"] for step in played.report()["hosts"][0]["steps"]] == [True]
 
 
+def test_a_survey_goes_through_all_batches_and_ends_with_one_table(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    """Of one host each, and the first one is a canary."""
+    playbooks = collection.SOURCE / "playbooks"
+    text = (playbooks / "survey.yml").read_text()
+    assert "batch(500)" in text
+    playbook = tmp_path / "survey.yml"
+    playbook.write_text(text.replace("batch(500)", "batch(1)").replace(" tasks/", f" {playbooks}/tasks/"))
+    hosts = {"h1": Host(tmp_path / "h1").variables(), "h2": GONE, "h3": GONE}
+    played = play(ansible, tmp_path, hosts, playbook, "-e", "thp_fleet_canaries=h2")
+    assert played.code == 2
+    report = played.report()
+    assert (report["state"], report["planned"], report["batches"]) == ("finished", ["h2", "h1", "h3"], [1, 1, 1])
+    assert played.results() == {"h2": "unreachable", "h1": "ready", "h3": "unreachable"}
+    assert "2 of 3 hosts cannot take part: h2, h3" in played.output
+    tables = re.split(r"(?m)^host +kernel +loader +verdict +reasons$", played.output)
+    assert len(tables) == 2
+    assert re.findall(r"(?m)^(h\d)  ", tables[1])[:3] == ["h2", "h3", "h1"]
+
+
 def test_those_that_cannot_take_part_come_first() -> None:
     ready = {"host": "a", "result": "ready", "failed": None, "facts": {"before": {"uname": "6.1"}, "loader": "grub"}}
     refused = {
         "host": "long-name",
         "result": "refused",
         "failed": {"why": "one / two"},
-        "facts": {"reasons": ["1", "2"]},
+        "facts": {"reasons": ["one", "two"]},
     }
     gone = {"host": "c", "result": "unreachable", "failed": {"why": "no answer"}, "facts": {}}
     assert summary.table([ready, refused, gone]).splitlines() == [
         "host       kernel  loader  verdict      reasons",
-        "long-name  -       -       refused      1",
-        "                                        2",
+        "long-name  -       -       refused      one",
+        "                                        two",
         "c          -       -       unreachable  no answer",
         "a          6.1     grub    ready",
+        "",
+        "hosts  reason",
+        "    1  one",
+        "    1  two",
+        "    1  no answer",
     ]
+
+
+def found(host: str, result: str, *reasons: str, why: str = "") -> dict[str, Any]:
+    """Return a host as the report has it."""
+    return {"host": host, "result": result, "failed": {"why": why} if why else None, "facts": {"reasons": reasons}}
+
+
+def test_the_table_ends_with_how_many_hosts_have_each_reason() -> None:
+    """What differs from host to host, such as sizes and addresses, does not count."""
+    silent = "the host does not answer: ssh: connect to host 192.0.2.{} port 22: No route to host"
+    room = "/ has {} MiB free, 1024 MiB are needed; make room"
+    hosts = [found(f"h{number}", "refused", room.format(number), "no x; y") for number in range(3)]
+    hosts += [found(f"s{number}", "unreachable", why=silent.format(number)) for number in range(2)]
+    hosts += [found("good", "ready")]
+    assert summary.table(hosts).partition("\n\n")[2].splitlines() == [
+        "hosts  reason",
+        "    3  / has ... MiB free, ... MiB are needed",
+        "    3  no x",
+        "    2  the host does not answer",
+    ]
+    assert "hosts  reason" not in summary.table(hosts[-1:])
+    many = [found("bad", "refused", *(f"reason-{number}" for number in range(22)))]
+    assert summary.table(many).splitlines()[-2:] == ["    1  reason-19", "and 2 more, see the report"]
+
+
+def test_remarks_are_in_the_table_whether_a_host_is_ready_or_not() -> None:
+    remarks = {"remarks": ["third-party modules are loaded (zfs): x", "no watchdog"]}
+    ready, refused = found("a", "ready"), found("b", "refused", "no room; y")
+    hosts = [{**host, "facts": {**host["facts"], **remarks}} for host in (ready, refused)]
+    assert summary.table(hosts).splitlines() == [
+        "host  kernel  loader  verdict  reasons",
+        "b     -       -       refused  no room; y",
+        "                               remark: third-party modules are loaded (zfs): x",
+        "                               remark: no watchdog",
+        "a     -       -       ready    remark: third-party modules are loaded (zfs): x",
+        "                               remark: no watchdog",
+        "",
+        "hosts  reason",
+        "    2  remark: third-party modules are loaded (zfs)",
+        "    2  remark: no watchdog",
+        "    1  no room",
+    ]
+
+
+def test_of_many_hosts_that_cannot_take_part_the_first_are_named() -> None:
+    hosts = [{"host": f"h{number:02}"} for number in range(40)]
+    message = summary.unready(hosts, 50)
+    assert message.startswith("40 of 50 hosts cannot take part: h00, h01, ")
+    assert message.endswith(", h19 and 20 more")
 
 
 def test_check_mode_shows_what_would_happen_to_all_hosts(

@@ -19,6 +19,9 @@ from tests.unit.boot_tree import NEW, OLD, OPTIONS, Tree
 
 # Kernels that others install, and our next release.
 LATER, NEXT = "6.1.0-57-amd64", "6.1.190-1.x86_64+thp.cloud"
+LOCKUPS = ("softlockup_panic", "hardlockup_panic", "panic_on_rcu_stall")
+HUNG = "INFO: task nfsd:812 blocked for more than 120 seconds."
+STALLED = "watchdog: BUG: soft lockup - CPU#1 stuck for 23s! [kworker/1:1:40]"
 MORE = ["rdinit=/nonexistent", "root="]
 
 
@@ -60,9 +63,38 @@ def try_out(tree: Tree, uname: str, boot_id: str) -> Host:
 def test_the_words_of_the_trial_come_after_those_of_the_entry_and_in_no_other_one(tree: Tree) -> None:
     install(tree, NEW)
     waiting = "rd.shell=0 rd.emergency=reboot systemd.crash_reboot=1"
-    words = f"panic=30 oops=panic {waiting} systemd.watchdog_sec=60 rdinit=/nonexistent root="
+    lockups = "softlockup_panic=1 nmi_watchdog=panic sysctl.kernel.panic_on_rcu_stall=1"
+    words = f"panic=30 oops=panic {waiting} {lockups} systemd.watchdog_sec=60 rdinit=/nonexistent root="
     assert tree.options(NEW) == f"{OPTIONS} kernel_thp.trial=b0 {words} kernel_thp.trial_end"
     assert tree.options(OLD) == OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("complaints", "lockups", "panics"),
+    [([], True, True), ([], False, False), ([STALLED], True, False), ([HUNG], True, True)],
+)
+def test_a_lockup_ends_the_trial_unless_the_host_is_slow_anyway(
+    tree: Tree, complaints: list[str], lockups: bool, panics: bool
+) -> None:
+    """On the command line, in the unit, and in what is set when the kernel is confirmed; then all is as it was."""
+    host = tree.begin(NEW)
+    record = tree.store.read()
+    assert record is not None
+    tree.store.write(record, before={**record["before"], "complaints": complaints, "sysctls": {"kernel/panic": "0"}})
+    host.hold(600)
+    tree.add(NEW)
+    tree.phase(records.INSTALLED)
+    assert host.try_once(Trial(NEW, 30, 60, [], 600, False, lockups))
+    unit = (tree.root / trial.UNITS / trial.PANIC).read_text()
+    assert [name in unit for name in LOCKUPS] == [panics] * 3
+    assert [word in tree.options(NEW).split() for word in trial.LOCKUP_WORDS] == [panics] * 3
+    start(tree, NEW, "b1")
+    tree.program("systemctl", "#!/bin/sh\n")
+    host.confirm(NEW, 30, lockups)
+    wanted = {"kernel/panic": "30", "kernel/panic_on_oops": "1"}
+    assert snapshot.sysctls(tree.root) == {**dict.fromkeys(snapshot.SYSCTLS, "1" if panics else "0"), **wanted}
+    host.keep(NEW, 1)
+    assert snapshot.sysctls(tree.root) == {**dict.fromkeys(snapshot.SYSCTLS, "0"), "kernel/panic_on_oops": "1"}
 
 
 def test_when_a_kernel_is_kept_no_entry_has_anything_of_its_trial(tree: Tree) -> None:
@@ -193,6 +225,7 @@ def test_systemd_understands_the_units_of_the_trial(tree: Tree) -> None:
         ("a kernel_thp.trial panic=30 oops=panic systemd.watchdog_sec=60 b panic=5", "a b panic=5"),
         ("$kernelopts kernel_thp.trial=x panic=30 oops=panic", "$kernelopts"),
         ("a kernel_thp.trial=x panic=30 oops=panic rd.shell=0 rd.emergency=reboot b rd.shell=0", "a b rd.shell=0"),
+        (f"a {' '.join(trial.arguments('x', 30, 60, []))[: -len(trial.END)]}b", "a b"),
         ("a kernel_thp.trial", "a"),
     ],
 )

@@ -23,16 +23,22 @@ class Status(Contact, AsyncStatus):  # type: ignore[misc]
 
 
 class ActionModule(Status):
+    _silence = 0
+
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
         # Ansible's own action takes only this.
         self._task.args = {"jid": given["jid"]}
-        limits = job.Limits(given["timeout"], given["silence"])
+        self._silence = given["silence"]
+        limits = job.Limits(given["timeout"], self._silence)
         found = job.wait(lambda: self._poll(given["boot_id"], task_vars), limits)
         if found.get("finished"):
             self._task.args["mode"] = "cleanup"
             super().run(None, task_vars)
         return found
+
+    def _own_limit(self) -> int:
+        return self._silence
 
     def _poll(self, boot_id: str, task_vars: Variables | None) -> Result:
         found = super().run(None, task_vars)

@@ -11,6 +11,7 @@ import time
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action.wait_for_connection import ActionModule as WaitForConnection
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import breaker
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Contact, Result, Variables, keep_alive
 
 STATE, LEAVING = "systemctl is-system-running", "stopping"
@@ -21,13 +22,13 @@ class Answer(Contact, WaitForConnection):  # type: ignore[misc]
     """As Ansible's own, but losing the host fails."""
 
 
-class ActionModule(Answer):
+class Reach(Answer):
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         # This changes nothing, so run it in check mode as well.
         self._task.check_mode = False
         if not self._task.args.get("delay") and self._answers_at_once():
             return {"changed": False}
-        deadline = time.monotonic() + int(self._task.args.get("timeout", self.DEFAULT_TIMEOUT))
+        deadline = time.monotonic() + self._own_limit()
         while True:
             result = super().run(tmp, task_vars)
             if result.get("failed"):
@@ -39,6 +40,9 @@ class ActionModule(Answer):
                 return silent("it is shutting down, and does not finish")
             time.sleep(POLL)
             self._task.args["timeout"] = max(1, int(left))
+
+    def _own_limit(self) -> int:
+        return int(self._task.args.get("timeout", self.DEFAULT_TIMEOUT))
 
     def _answers_at_once(self) -> bool:
         keep_alive(self._connection)
@@ -52,6 +56,15 @@ class ActionModule(Answer):
         except AnsibleConnectionFailure:
             return None
         return "".join(output.split()[-1:])
+
+
+class ActionModule(Reach):
+    """As above, and the hosts that wait for their reboot learn of one that has gone."""
+
+    def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
+        result = super().run(tmp, task_vars)
+        breaker.tell(self._task, task_vars or {}, result)
+        return result
 
 
 def silent(why: str) -> Result:

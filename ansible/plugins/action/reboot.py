@@ -20,6 +20,7 @@ ARGUMENTS = {
     "state": {"type": "str", "choices": ["confirmed", "returned"], "required": True},
     "uname": {"type": "str", "default": ""},
     "panic": {"type": "int", "default": 30},
+    "panic_on_lockup": {"type": "bool", "default": True},
     "left": {"type": "str", "default": ""},
     "reboot_timeout": {"type": "int", "default": Reboot.DEFAULT_REBOOT_TIMEOUT},
     "msg": {"type": "str", "default": Reboot.DEFAULT_REBOOT_MESSAGE},
@@ -27,6 +28,22 @@ ARGUMENTS = {
 # For Ansible's own action; the others are for the module boot.
 OWN = ("reboot_timeout", "msg")
 SHUTDOWN = "/sbin/shutdown -r now"
+UNIT = "kernel-thp-forced-reboot"
+# For a shutdown that hangs. Without it, systemd ends one after half an hour, when the host has been given up.
+# It lasts until systemd kills what is left, because it does not depend on anything that a shutdown stops.
+BEHIND = (
+    "/usr/bin/systemd-run",
+    "--quiet",
+    "--collect",
+    f"--unit={UNIT}",
+    "--property=DefaultDependencies=no",
+    "/bin/sh",
+    "-c",
+)
+# First without waiting for services, then without systemd; a disk that is gone must not hold up the last one.
+FORCED = "sleep {seconds}; systemctl reboot --force; sync & sleep 60; echo b > /proc/sysrq-trigger"
+# A shutdown that was refused, for example while packages are installed, is not forced.
+RELENT = f"/usr/bin/systemctl stop {UNIT}"
 POLL = 1.0
 
 
@@ -36,6 +53,8 @@ class Rebooting(Reboot):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         _, given = self.validate_argument_spec(argument_spec=ARGUMENTS)
         order = f"{SHUTDOWN} {shlex.quote(given['msg'])}"
+        if given["state"] == "returned":
+            order = f"{_forced(given['reboot_timeout'] // 2)}; {order} || {{ {RELENT}; false; }}"
         self._task.args = {"reboot_timeout": given["reboot_timeout"], "reboot_command": order}
         deadline = time.monotonic() + given["reboot_timeout"]
         result: Result = super().run(tmp, task_vars)
@@ -43,6 +62,9 @@ class Rebooting(Reboot):  # type: ignore[misc]
             # Ansible sets `rebooted` once the command went through, even if the host never answered again.
             why = f"the host did not come back after the reboot: {result.get('msg')}"
             return {**result, "lost_contact": True, "msg": why}
+        if result.get("failed") and result.get("reboot") is False:
+            # Ansible says this, and no more, of a host that was gone when it was asked which boot it is in.
+            return {**result, "lost_contact": True}
         if result.get("failed") or self._task.check_mode:
             return result
         arguments = {name: value for name, value in given.items() if name not in OWN}
@@ -80,14 +102,22 @@ class Rebooting(Reboot):  # type: ignore[misc]
         return done
 
 
+def _forced(seconds: int) -> str:
+    """Return a command that ends a shutdown that takes longer, and leaves time for a boot."""
+    return shlex.join([*BEHIND, FORCED.format(seconds=seconds)])
+
+
 class Rebooted(Contact, Rebooting):
     """As above, but losing the host fails."""
+
+    def _own_limit(self) -> int:
+        return int(self._task.args.get("reboot_timeout", self.DEFAULT_REBOOT_TIMEOUT))
 
 
 class ActionModule(Rebooted):
     """As above, unless the new kernel has failed too many hosts. A host that is rolled back reboots in any case.
 
-    A batch with more hosts than forks reboots them one after the other.
+    A batch with more hosts than forks, or than the task's throttle, reboots them one after the other.
     """
 
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:

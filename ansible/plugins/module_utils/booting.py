@@ -14,6 +14,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     loaders,
     services,
     snapshot,
+    splat_list,
     trial,
     validator,
 )
@@ -24,6 +25,8 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Sto
 
 ROOT = Path("/")
 POLL = 1.0
+# Complaints on which a kernel on trial panics.
+LOCKUP_KINDS = ("soft-lockup", "hard-lockup", "rcu-stall")
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Trial:
     arguments: list[str]
     timeout: int
     check_drivers: bool
+    lockups: bool = True
 
 
 class Host:
@@ -71,12 +75,9 @@ class Host:
         tried = record["phase"] == records.ARMED and record["armed_in"] != snapshot.boot_id()
         if snapshot.uname() == wanted.uname:
             return False
-        if snapshot.secure_boot(ROOT) and (refused := validator.not_booted()):
+        if snapshot.secure_boot(ROOT) and (refused := validator.not_booted(wanted.uname)):
             raise Problem(refused)
-        if snapshot.secure_boot(ROOT) and snapshot.LOCKDOWN not in entry.options:
-            what = f"Secure Boot is enforced, and the boot entry of {wanted.uname} does not lock the kernel down"
-            raise Problem(what, "add lockdown=integrity to the host's kernel command line, such as /etc/kernel/cmdline")
-        lost = drivers.lacking(wanted.uname, ROOT) if wanted.check_drivers else []
+        lost = drivers.lacking(wanted.uname, snapshot.uname(), ROOT) if wanted.check_drivers else []
         if lost:
             what = f"{wanted.uname} has no driver for {', and none for '.join(lost)}"
             raise Problem(
@@ -88,15 +89,16 @@ class Host:
         if not self.loader.kept(self.loader.entry(record["before"]["uname"])):
             raise Problem("the old kernel is not the default, so it would not start again by itself", "begin again")
         boot, watchdog = snapshot.boot_id(), wanted.watchdog if not snapshot.watchdog() else 0
-        words = trial.arguments(boot, wanted.panic, watchdog, wanted.arguments)
-        trial.arm(ROOT, wanted.uname, boot, wanted.timeout, wanted.panic)
+        lockups = wanted.lockups and not _locked_up(record)
+        words = trial.arguments(boot, wanted.panic, watchdog, wanted.arguments, lockups)
+        trial.arm(ROOT, wanted.uname, boot, wanted.timeout, trial.sysctls(wanted.panic, lockups))
         self.loader.set_trial(entry, words)
         self.loader.set_once(entry)
         self.store.write(record, phase=records.ARMED, armed_in=boot, arguments=words)
         self.changed = True
         return True
 
-    def confirm(self, uname: str, panic: int) -> None:
+    def confirm(self, uname: str, panic: int, lockups: bool = True) -> None:
         """After the reboot: check that the wanted kernel runs, freshly booted from the entry that was armed."""
         record = self.store.need(records.INSTALLED, records.ARMED, records.BOOTED)
         if snapshot.uname() != uname:
@@ -109,7 +111,7 @@ class Host:
             raise Problem(f"the boot loader started {selected}, not the entry of {uname}", "check `bootctl list`")
         if uname != record["before"]["uname"]:
             # For the rest of the trial, whatever has set them since the boot. They are restored at the end.
-            self._set_sysctls(trial.sysctls(panic), panic)
+            self._set_sysctls(trial.sysctls(panic, lockups and not _locked_up(record)), on_trial=True)
         self.changed |= trial.disarm(ROOT) or record["phase"] != records.BOOTED
         if record["phase"] != records.BOOTED:
             self.store.write(record, phase=records.BOOTED)
@@ -123,7 +125,8 @@ class Host:
         entry = self._found_good(uname, timeout)
         self._make_default(entry)
         self._forget_trials()
-        self._set_sysctls(record["before"]["sysctls"])
+        # This boot is that of the trial, and the old kernel may not have had all of them.
+        self._set_sysctls({**trial.NO_LOCKUPS, **record["before"]["sysctls"]})
 
     def roll_back(self) -> bool:
         """Make the old kernel the one to boot; say whether a reboot is needed."""
@@ -153,8 +156,8 @@ class Host:
             self.changed = True
         self._set_sysctls(record["before"]["sysctls"])
 
-    def _set_sysctls(self, wanted: dict[str, str], panic: int | None = None) -> None:
-        self.changed |= trial.keep_sysctls(ROOT, panic)
+    def _set_sysctls(self, wanted: dict[str, str], on_trial: bool = False) -> None:
+        self.changed |= trial.keep_sysctls(ROOT, wanted if on_trial else None)
         self.changed |= snapshot.set_sysctls(wanted, ROOT)
 
     def _make_default(self, entry: Entry) -> None:
@@ -191,6 +194,12 @@ def _named(entry: Entry, selected: str) -> bool:
     """Say whether a name is that of an entry, whatever tries it had when it was started."""
     file = selected if selected.endswith(bls.SUFFIX) else selected + bls.SUFFIX
     return bls.parse(file, "").name.lower() == entry.name.lower()
+
+
+def _locked_up(record: records.Record) -> bool:
+    """Say whether the old kernel reported lockups: such a host, on a busy hypervisor, is slow and not locked up."""
+    kinds = map(splat_list.kind, record["before"].get("complaints", []))
+    return any(kind is not None and kind.name in LOCKUP_KINDS for kind in kinds)
 
 
 def _came_back(uname: str) -> str:

@@ -25,8 +25,13 @@ LISTENING = re.compile(r'^(\w+)\s+\S+\s+\d+\s+\d+\s+\S*:(\d+)\s+\S+(?:\s+users:\
 SESSION = re.compile(r"/session-\w+\.scope\b")
 # Clients of DHCP open and close these by themselves; the routes tell whether they work.
 PASSING = ("udp port 68", "udp port 546")
+# From these bindresvport(3) chooses, such as for rpc.statd and rpcbind: another one after each start.
+RESERVED = range(600, 1024)
 # Without the directory that a bind mount shows: with it, one of a tmpfs would look like a device.
 MOUNTED = ("--nofsroot", "--raw", "--noheadings", "--output=TARGET,FSTYPE,SOURCE")
+# Below these, kubelet and container engines mount the volumes of their containers: others after a reboot, or elsewhere.
+# What is mounted at one of them is the host's own.
+CONTAINERS = ("/var/lib/containers/", "/var/lib/docker/", "/var/lib/kubelet/plugins/", "/var/lib/kubelet/pods/")
 Services = Mapping[str, Sequence[str]]
 
 
@@ -61,7 +66,7 @@ def mounts() -> list[str]:
     found = re.findall(r"^(\S+) (\S+) (.*)$", _output("findmnt", *MOUNTED), re.MULTILINE)
     themselves = ["/run", *(target for target, kind, _ in found if kind == "autofs")]
     real = {target for target, kind, source in found if kind != "autofs" and ("/" in source or ":" in source)}
-    return sorted(target for target in real if not _below(target, themselves))
+    return sorted(target for target in real if not _below(target, themselves) and not target.startswith(CONTAINERS))
 
 
 def _below(path: str, folders: Sequence[str]) -> bool:
@@ -89,6 +94,8 @@ def sockets() -> list[str]:
     for protocol, port, process, number in LISTENING.findall(_output("ss", "-Hltunp")):
         if SESSION.search(files.text(Path("/proc", number or "1", "cgroup")) or ""):
             continue
+        if protocol == "udp" and int(port) in RESERVED:
+            continue
         if not first <= int(port) <= last:
             found.add(f"{protocol} port {port}")
         elif protocol == "tcp" and process:
@@ -101,6 +108,10 @@ def difference(before: Services, now: Services, allowed: Sequence[str]) -> list[
     lost = {f"unit {name}": "has failed" for name in now[FAILED] if name not in before[FAILED]}
     for kind in (MOUNTS, ROUTES, SOCKETS):
         lost |= {f"{kind[:-1]} {name}": "is missing" for name in before[kind] if name not in now[kind]}
+    # Records of earlier versions have them.
+    lost = {
+        what: how for what, how in lost.items() if not what.startswith(tuple(f"mount {path}" for path in CONTAINERS))
+    }
     try:
         patterns = [re.compile(pattern) for pattern in allowed]
     except re.error as error:

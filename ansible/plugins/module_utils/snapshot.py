@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,15 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     loaders,
     packages,
     services,
+    trial,
     tuned,
 )
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import now
 
 # The trial changes these, and they stay changed until somebody sets them again.
-SYSCTLS = ("kernel/panic", "kernel/panic_on_oops")
+REBOOTING = ("kernel/panic", "kernel/panic_on_oops")
+SYSCTLS = (*REBOOTING, *trial.LOCKUPS)
 # The first systemd that reads the watchdog's timeout from the kernel command line.
 WATCHDOG_SYSTEMD = 251
 # In microseconds: how long firmware and boot loader took before the kernel started, and all the rest after that.
@@ -37,12 +40,14 @@ VAR = ("var/cache", "var/lib", "var/log", "var/tmp")
 MACHINE_ID, PRODUCT = "etc/machine-id", "sys/class/dmi/id/product_uuid"
 MULTIPATH = "multipath"
 KDUMP, CRASHKERNEL = "kdump.service", "crashkernel="
-# What Secure Boot is to imply, as kernels of distributions have it by a patch of theirs.
-LOCKDOWN = "lockdown="
+MODULES, MODULE_LISTS = "lib/modules", ("modules.dep", "modules.builtin")
 # From where kernel-install takes the command line of a new kernel: the first that exists.
 COMMAND_LINES = ("etc/kernel/cmdline", "usr/lib/kernel/cmdline", "proc/cmdline")
-# Four bytes of attributes, then 1 if the firmware enforces signatures.
-SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+# Variables of the firmware, and those of shim for the kernel: each 1 or 0, or for the list of shim, whether it ran.
+EFI = "sys/firmware/efi"
+GLOBAL, SHIM = "8be4df61-93ca-11d2-aa0d-00e098032b8c", "605dab50-e046-4300-abb6-3dd810dd8b23"
+SECURE_BOOT, SETUP_MODE = f"{EFI}/efivars/SecureBoot-{GLOBAL}", f"{EFI}/efivars/SetupMode-{GLOBAL}"
+MOK_LIST, MOK_STATE = "MokListRT", "MokSBStateRT"
 
 
 def uname() -> str:
@@ -59,17 +64,19 @@ def sysctls(root: Path = Path("/")) -> dict[str, str]:
 
 
 def set_sysctls(wanted: dict[str, str], root: Path = Path("/")) -> bool:
-    different = {name: value for name, value in wanted.items() if sysctls(root).get(name) != value}
+    """Set those that this kernel has; say whether that changed any."""
+    present = sysctls(root)
+    different = {name: value for name, value in wanted.items() if present.get(name, value) != value}
     for name, value in different.items():
         (root / SYSCTL / name).write_text(value)
     return bool(different)
 
 
 def configured(output: str) -> dict[str, str]:
-    """Return the values of SYSCTLS in sysctl.d, from `systemd-analyze cat-config`: the last one wins."""
+    """Return the values of REBOOTING in sysctl.d, from `systemd-analyze cat-config`: the last one wins."""
     pairs = (line.partition("=") for line in output.splitlines() if "=" in line)
     found = {name.strip().lstrip("-").replace(".", "/"): value.strip() for name, _, value in pairs}
-    return {name: found[name] for name in SYSCTLS if name in found}
+    return {name: found[name] for name in REBOOTING if name in found}
 
 
 def boot() -> dict[str, Any]:
@@ -121,10 +128,34 @@ def boot_seconds() -> float:
 
 
 def secure_boot(root: Path = Path("/")) -> bool:
+    """Say whether only trusted kernels boot, as thp-validate does."""
+    # `mokutil --disable-validation` makes shim take everything.
+    unchecked = _mok(root, MOK_LIST) is not None and _is_set(_mok(root, MOK_STATE))
+    setup = _is_set(_variable(root / SETUP_MODE))
+    return _is_set(_variable(root / SECURE_BOOT)) and not setup and not unchecked
+
+
+def _is_set(variable: bytes | None) -> bool:
+    return (variable or b"")[:1] == b"\1"
+
+
+def _mok(root: Path, name: str) -> bytes | None:
+    """Return a variable of shim, from the table for the kernel or from the firmware."""
+    found = _bytes(root / EFI / "mok-variables" / name)
+    return _variable(root / f"{EFI}/efivars/{name}-{SHIM}") if found is None else found
+
+
+def _variable(path: Path) -> bytes | None:
+    """Return a variable of the firmware, without the four bytes of attributes before it."""
+    found = _bytes(path)
+    return None if found is None else found[4:]
+
+
+def _bytes(path: Path) -> bytes | None:
     try:
-        return (root / SECURE_BOOT).read_bytes()[4:] == b"\1"
+        return path.read_bytes()
     except OSError:
-        return False
+        return None
 
 
 def next_options(root: Path = Path("/")) -> str:
@@ -139,11 +170,20 @@ def systemd_version() -> int:
 
 def watchdog(root: Path = Path("/")) -> str | None:
     """Return why systemd cannot arm a watchdog for the trial boot, or None if it can."""
-    if not list((root / "sys/class/watchdog").glob("watchdog*")):
+    devices = sorted((root / "sys/class/watchdog").glob("watchdog*"))
+    if not devices:
         return "there is no hardware watchdog"
+    # systemd would take it first at the next boot, and whoever else wants it, such as a cluster's fencing, would fail.
+    if files.word(devices[0] / "state") == "active" and not systemd_has_watchdog():
+        return f"another program than systemd uses {devices[0].name}"
     if systemd_version() < WATCHDOG_SYSTEMD:
         return f"systemd older than {WATCHDOG_SYSTEMD} takes no watchdog from the kernel command line"
     return None
+
+
+def systemd_has_watchdog() -> bool:
+    shown = command.run(["systemctl", "show", "--property=RuntimeWatchdogUSec", "--value"]).out
+    return shown.strip() not in ("", "0", "infinity")
 
 
 def machine_id(root: Path = Path("/")) -> str:
@@ -188,9 +228,21 @@ def kdump(root: Path = Path("/")) -> str | None:
     return "kdump is enabled: it makes an initramfs of its own for the new kernel at its first start (kdumpctl status)"
 
 
+def not_built(modules: Sequence[str], root: Path = Path("/")) -> dict[str, list[str]]:
+    """Return which of these modules each installed kernel lacks, but for the one that runs: it has loaded them."""
+    kernels = {path.parent for path in (root / MODULES).glob("*/vmlinuz")} - {root / MODULES / uname()}
+    return {kernel.name: sorted(set(modules) - _modules(kernel)) for kernel in kernels}
+
+
+def _modules(kernel: Path) -> set[str]:
+    """Return the modules of a kernel, under the names that they have when they are loaded."""
+    lines = [line for name in MODULE_LISTS for line in (files.text(kernel / name) or "").splitlines()]
+    return {Path(line.partition(":")[0]).name.partition(".ko")[0].replace("-", "_") for line in lines}
+
+
 def collect() -> dict[str, Any]:
     """Return everything that preflight needs for its decisions, including what is missing. Change nothing."""
-    state, booted = tuned.read(), boot()
+    state, booted, modules = tuned.read(), boot(), drivers.third_party()
     return {
         "root": os.geteuid() == 0,
         "machine": platform.machine(),
@@ -205,6 +257,8 @@ def collect() -> dict[str, Any]:
         "var_free_bytes": var_free_bytes(),
         "multipath": multipath(booted["path"]),
         "kdump": kdump(),
+        "third_party": modules,
+        "not_built": not_built(modules),
         "tuned": state.as_dict(),
         # The package database lists tuned as installed, so none of our packages would install it.
         "tuned_gone": not state.installed and packages.provided("tuned"),
@@ -212,7 +266,6 @@ def collect() -> dict[str, Any]:
         "counters": counters.read().as_dict(),
         "no_watchdog": watchdog(),
         "secure_boot": secure_boot(),
-        "next_options": next_options(),
         "fips": files.word(Path("/") / SYSCTL / "crypto/fips_enabled") == "1",
         "configured_sysctls": configured(command.run(["systemd-analyze", "cat-config", "sysctl.d"]).out),
     }

@@ -12,7 +12,7 @@ is valid for one trial only, and mark and end delimit the trial's words from the
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files
@@ -22,8 +22,15 @@ MARK, END = "kernel_thp.trial", "kernel_thp.trial_end"
 # dracut's: a reboot if the root file system does not appear. Without these, dracut waits at a shell for somebody.
 # systemd's: a reboot if systemd itself crashes. Without this it freezes, and none of its timers ends the boot.
 INSTEAD_OF_WAITING = ("rd.shell=0", "rd.emergency=reboot", "systemd.crash_reboot=1")
+# A processor that schedules nothing for 20 s, or no RCU grace period for 21 s, is otherwise a message in the log.
+LOCKUPS = dict.fromkeys(("kernel/softlockup_panic", "kernel/hardlockup_panic", "kernel/panic_on_rcu_stall"), "1")
+# As kernel-thp starts.
+NO_LOCKUPS = dict.fromkeys(LOCKUPS, "0")
+# The same on the command line. The first two are in force when drivers start, the third one only from init on.
+LOCKUP_WORDS = ("softlockup_panic=1", "nmi_watchdog=panic", "sysctl.kernel.panic_on_rcu_stall=1")
 # If somebody removed the end, match the words that always follow the mark.
-OURS = "|".join((r"panic=\d+", "oops=panic", *map(re.escape, INSTEAD_OF_WAITING), r"systemd\.watchdog_sec=\d+"))
+FIXED = ("oops=panic", *INSTEAD_OF_WAITING, *LOCKUP_WORDS)
+OURS = "|".join((r"panic=\d+", *map(re.escape, FIXED), r"systemd\.watchdog_sec=\d+"))
 WORDS = re.compile(
     rf"\s*(?<!\S){re.escape(MARK)}(?:=\S*)?(?!\S)"
     rf"(?:.*?\s{re.escape(END)}(?!\S)|(?:\s+(?:{OURS})(?!\S))*)"
@@ -68,7 +75,7 @@ ExecStart=-/usr/bin/touch /{note}
 SYSCTL = "run/sysctl.d/zz-kernel-thp-trial.conf"
 PANIC_TEXT = """\
 [Unit]
-Description=Reboot on panic and oops during the trial, whatever sysctl.d says
+Description=Reboot on panic, oops and lockups during the trial, whatever sysctl.d says
 ConditionKernelVersion={uname}
 ConditionKernelCommandLine={mark}
 DefaultDependencies=no
@@ -123,9 +130,9 @@ def mark(armed_in: str) -> str:
     return f"{MARK}={armed_in}"
 
 
-def arguments(armed_in: str, panic: int, watchdog: int, more: Sequence[str]) -> list[str]:
+def arguments(armed_in: str, panic: int, watchdog: int, more: Sequence[str], lockups: bool = True) -> list[str]:
     """Return what the trial adds to a command line: reboot on panic, panic on oops, reset if systemd hangs."""
-    words = [mark(armed_in), f"panic={panic}", "oops=panic", *INSTEAD_OF_WAITING]
+    words = [mark(armed_in), f"panic={panic}", "oops=panic", *INSTEAD_OF_WAITING, *(LOCKUP_WORDS if lockups else ())]
     # systemd 251 and later know this; earlier ones leave the watchdog as configured.
     words += [f"systemd.watchdog_sec={watchdog}"] if watchdog else []
     return [*words, *more, END]
@@ -141,19 +148,19 @@ def marked(options: str) -> bool:
     return without(options) != options
 
 
-def sysctls(panic: int) -> dict[str, str]:
+def sysctls(panic: int, lockups: bool) -> dict[str, str]:
     """Return what the trial sets, below /proc/sys."""
-    return {"kernel/panic": str(panic), "kernel/panic_on_oops": "1"}
+    return {"kernel/panic": str(panic), "kernel/panic_on_oops": "1", **(LOCKUPS if lockups else {})}
 
 
-def sysctl_lines(panic: int) -> list[str]:
-    """Return the same in the format of sysctl.d."""
-    return [f"{name.replace('/', '.')} = {value}" for name, value in sysctls(panic).items()]
+def sysctl_lines(wanted: Mapping[str, str]) -> list[str]:
+    """Return the same in the format of sysctl.d. systemd and tuned pass over what a kernel does not have."""
+    return [f"{name.replace('/', '.')} = {value}" for name, value in wanted.items()]
 
 
-def keep_sysctls(root: Path, panic: int | None) -> bool:
+def keep_sysctls(root: Path, wanted: Mapping[str, str] | None) -> bool:
     """Make sysctl.d set these until the reboot, or undo that for None; say whether it changed."""
-    content = None if panic is None else "".join(f"{line}\n" for line in sysctl_lines(panic))
+    content = None if wanted is None else "".join(f"{line}\n" for line in sysctl_lines(wanted))
     return files.put(root / SYSCTL, content)
 
 
@@ -195,9 +202,9 @@ def prepare(root: Path, uname: str, seconds: int) -> bool:
     return any([*changed, *map(_link, _given_up_wanted(root))])
 
 
-def arm(root: Path, uname: str, armed_in: str, seconds: int, panic: int) -> None:
-    """Make the next boot with the mark end by itself, after some time and on panic or oops."""
-    lines = "; ".join(f"echo {line}" for line in sysctl_lines(panic))
+def arm(root: Path, uname: str, armed_in: str, seconds: int, wanted: Mapping[str, str]) -> None:
+    """Make the next boot with the mark end by itself, after some time, and set these sysctls."""
+    lines = "; ".join(f"echo {line}" for line in sysctl_lines(wanted))
     words = {"uname": uname, "mark": mark(armed_in), "seconds": seconds, "note": NOTE, "lines": lines, "sysctl": SYSCTL}
     for path, content in _paths(root).items():
         text = content.format_map(words)

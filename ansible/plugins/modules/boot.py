@@ -32,6 +32,12 @@ options:
     description: Seconds from a panic of the new kernel to the reboot, for V(once) and V(confirmed).
     type: int
     default: 30
+  panic_on_lockup:
+    description: >-
+      Whether the new kernel panics on soft and hard lockups and on RCU stalls, for V(once) and V(confirmed). It never
+      does on a host whose old kernel complained about them.
+    type: bool
+    default: true
   watchdog:
     description: Seconds after which the hardware watchdog resets a host on which systemd hangs. 0 for no watchdog.
     type: int
@@ -44,7 +50,7 @@ options:
   check_drivers:
     description: >-
       Whether to refuse to boot a kernel, in V(once), that has no driver for a disk with a mounted file system or for a
-      network interface that has a link, or that lacks a loaded module of third parties.
+      network interface that has a link or carries the default route, or that lacks a loaded module of third parties.
     type: bool
     default: true
   timeout:
@@ -95,6 +101,7 @@ ARGUMENTS = {
     },
     "uname": {"type": "str", "default": ""},
     "panic": {"type": "int", "default": 30},
+    "panic_on_lockup": {"type": "bool", "default": True},
     "watchdog": {"type": "int", "default": 60},
     "arguments": {"type": "list", "elements": "str", "default": []},
     "check_drivers": {"type": "bool", "default": True},
@@ -120,10 +127,11 @@ def work(parameters: Parameters, check: bool) -> Result:
             parameters["arguments"],
             parameters["timeout"],
             parameters["check_drivers"],
+            parameters["panic_on_lockup"],
         )
         needs_reboot = host.try_once(trial)
     elif parameters["state"] == "confirmed":
-        host.confirm(parameters["uname"], parameters["panic"])
+        host.confirm(parameters["uname"], parameters["panic"], parameters["panic_on_lockup"])
     elif parameters["state"] == "kept":
         host.keep(parameters["uname"], parameters["timeout"])
     elif parameters["state"] == "returning":

@@ -13,6 +13,7 @@ description:
     C(lost_contact).
   - Runs M(kernel_thp.fleet.boot) on the host as soon as it answers, so that no host has to wait for others while its
     kernel is unconfirmed.
+  - With O(state=returned), a shutdown that has not ended after half of O(reboot_timeout) is forced.
 author: kernel-thp project (@kernel-thp)
 options:
   state:
@@ -28,6 +29,10 @@ options:
     description: Seconds after which the new kernel reboots when it panics. For O(state=confirmed).
     type: int
     default: 30
+  panic_on_lockup:
+    description: Whether the new kernel panics on lockups and RCU stalls. For O(state=confirmed).
+    type: bool
+    default: true
   left:
     description: The boot that had to end. For O(state=returned).
     type: str

@@ -56,9 +56,9 @@ def plan(
     share: Size = SHARE,
     limit: str | None = None,
 ) -> list[list[str]]:
-    """Return the batches of a run. No batch after the canaries has more than a share of any failure domain.
+    """Return the batches of a run. None has more than a share of any failure domain.
 
-    A batch is smaller than its size where the domains leave no more hosts to choose from.
+    A batch is smaller than its size where the domains leave no more hosts to choose from; the canaries have to fit.
     """
     chosen = members(groups, hosts, "thp_fleet_hosts")
     if not chosen:
@@ -68,15 +68,13 @@ def plan(
         )
     wanted = [] if canaries == CANARIES and CANARIES not in groups else canaries
     first = chosen & members(groups, wanted, "thp_fleet_canaries")
-    caps = {
-        name: _number(share, len(members(groups, [name], "thp_fleet_domains")), "thp_fleet_domain_share")
-        for name in map(str, _listed(domains))
-    }
+    inside = {name: members(groups, [name], "thp_fleet_domains") for name in map(str, _listed(domains))}
+    caps = {name: _number(share, len(within), "thp_fleet_domain_share") for name, within in inside.items()}
     if limit is not None:
         left = limited(groups, limit)
         chosen, first = chosen & left, first & left
     others = sorted(chosen - first)
-    inside = {name: set(groups[name]) for name in caps}
+    _expect_shares(first, caps, inside)
     repeated = _listed(sizes) or list(SIZES if first else (1, *SIZES))
     found = [sorted(first)] if first else []
     while others:
@@ -92,6 +90,16 @@ def plan(
 def _listed(given: Size | Sequence[Size] | None) -> list[Size]:
     """Return what was given as a list, or as the one item of it: `-e name=25` gives no list."""
     return [given] if isinstance(given, (str, int)) else list(given or ())
+
+
+def _expect_shares(first: set[str], caps: Mapping[str, int], inside: Mapping[str, set[str]]) -> None:
+    """Fail if the canaries are more of a domain than a batch may have: somebody chose them, so none is left out."""
+    for name, cap in caps.items():
+        count = len(first & inside[name])
+        if count > cap:
+            what = f"{count} of these {len(first)} hosts are in {name}, of which a batch has {cap} at most"
+            hint = "choose fewer there, or give a larger thp_fleet_domain_share"
+            raise AnsibleFilterError(f"thp_fleet_canaries: {what}; {hint}")
 
 
 def _batch(hosts: Sequence[str], size: int, caps: Mapping[str, int], inside: Mapping[str, set[str]]) -> list[str]:

@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.task import Task
+from ansible.utils.vars import load_extra_vars
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import budget, process, report, run_dir
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Variables
 
 BUDGETS = ("max_failed", "max_lost", "max_unreachable")
 DIRECTORY = "thp_report_directory"
+# What the batches are made of, see batches.py.
+PLAN = ("thp_fleet_hosts", "thp_fleet_canaries", "thp_fleet_serial", "thp_fleet_domains", "thp_fleet_domain_share")
+# Their batches have a size of their own.
+UNCHANGING = ("survey", "validate")
 IN_PART = "--tags or --skip-tags leave out tasks of this run, which would then look like a success; run without them"
 
 
-def elsewhere(given: str, host: str, variables: Variables) -> str:
-    """Return which host of the play has another directory for reports, and which one; or nothing."""
+def check_hosts(task: Task, playbook: str, directory: str, variables: Variables) -> None:
+    """Fail if variables of the play's hosts say otherwise than the run does, which is one for all of them."""
+    # These override what hosts have.
+    given = {*load_extra_vars(DataLoader()), *task.get_play().vars}
+    plan = [name for name in (PLAN[:2] if playbook in UNCHANGING else PLAN) if name not in given]
     found: dict[str, object] = {}
-    for name in variables["ansible_play_hosts_all"]:
+    for host in variables["ansible_play_hosts_all"]:
+        # Once for each host: Ansible collects all its variables for that.
+        own = variables["hostvars"][host]
+        late = ", ".join(name for name in plan if name in own)
+        if late:
+            why = f"{host} has {late} from the inventory or set_fact, which Ansible reads after it has made the batches"
+            raise AnsibleActionFail(f"{why}; give that by -e")
         try:
-            found[name] = variables["hostvars"][name].get(DIRECTORY)
+            found[host] = own.get(DIRECTORY)
         except AnsibleError as error:
-            return f"{name} has one that cannot be templated: {error}"
+            raise AnsibleActionFail(f"{DIRECTORY} of {host} cannot be templated: {error}; give it by -e") from error
+    other = elsewhere(directory, variables["inventory_hostname"], found)
+    if other:
+        why = f"a run has one directory for reports: it would be {Path(directory).absolute()}, but {other}"
+        raise AnsibleActionFail(f"{why}; give {DIRECTORY} by -e")
+
+
+def elsewhere(given: str, host: str, found: Mapping[str, object]) -> str:
+    """Return which host of the play has another directory for reports, and which one; or nothing."""
     own = found[host]
     # Extra variables override the inventory and are the same for every host.
     others = [name for name, directory in found.items() if own in (None, given) and directory not in (own, given)]
@@ -37,11 +61,7 @@ def begin(task: Task, given: Variables, variables: Variables) -> Variables:
             # The whole play was imported with tags that are not selected.
             return {"skipped": True}
         raise AnsibleActionFail(IN_PART)
-    wanted = str(task.args["directory"])
-    other = elsewhere(wanted, variables["inventory_hostname"], variables)
-    if other:
-        why = f"a run has one directory for reports: it would be {Path(wanted).absolute()}, but {other}"
-        raise AnsibleActionFail(f"{why}; give {DIRECTORY} by -e")
+    check_hosts(task, given["playbook"], str(task.args["directory"]), variables)
     planned = variables["ansible_play_hosts_all"]
     settings = {name: budget.allowed(given[name], len(planned), f"thp_fleet_{name}") for name in BUDGETS}
     settings["pause"] = budget.seconds(given["pause"], "thp_fleet_pause")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible.playbook.task import Task
 from ansible.utils.display import Display
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding, run_dir
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding, run_dir, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal, Note
 
 # How a host fell. A drain that fails says nothing about the kernel, but much about the drains that would follow.
@@ -45,7 +45,7 @@ def settle(journal: Journal, fallen: Sequence[Note]) -> None:
 def _too_many(hosts: Sequence[str], most: int, what: str) -> str | None:
     if len(hosts) <= most:
         return None
-    return f"not begun, because this run has failed on {', '.join(hosts)}, and {most} may {what}"
+    return f"{summary.NOT_BEGUN}this run has failed on {summary.named(hosts)}, and {most} may {what}"
 
 
 # For tasks; of a play without a journal, such as one of somebody else with our roles, there is nothing to know

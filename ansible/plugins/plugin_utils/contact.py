@@ -65,7 +65,15 @@ class Contact:
         if not self.limited or self._task.timeout:  # type: ignore[attr-defined]
             return 0
         templar = self._templar  # type: ignore[attr-defined]
-        return int(templar.template(variables.get("thp_fleet_step_timeout", STEP_TIMEOUT)))
+        limits = (int(templar.template(variables.get("thp_fleet_step_timeout", STEP_TIMEOUT))), self._own_limit())
+        return min(filter(None, limits), default=0)
+
+    def _own_limit(self) -> int:
+        """Return how long a single answer may take because the task has less time than a step; 0 if it has not.
+
+        On a host whose disk is gone, sshd accepts a connection and nothing answers.
+        """
+        return 0
 
     def boot_id(self) -> str:
         """Return the id of the boot; a shell may print something of its own before."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import snapshot
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import process
 
@@ -47,6 +46,7 @@ def hindered(
     need_watchdog: bool,
     allow_fips: bool = False,
     var_mib: int = 0,
+    check_drivers: bool = True,
 ) -> list[str]:
     """Return what has to be fixed before anything is changed, each with a hint."""
     host = seen["host"]
@@ -56,13 +56,16 @@ def hindered(
         found += _space(host, boot_mib, root_mib, var_mib)
     if host.get("multipath"):
         found.append(f'{host["multipath"]}; have dracut add it (add_dracutmodules+=" multipath "), and run dracut -f')
+    # dkms and the like build modules when a kernel is installed.
+    not_built = host.get("not_built", {}).get(target["uname"])
+    if not_built and check_drivers:
+        found.append(
+            f"{target['uname']} is installed already, without the third-party modules that are loaded "
+            f"({', '.join(not_built)}); build them for it, or set thp_kernel_check_drivers to false if this host can "
+            "do without"
+        )
     if host["tuned_gone"]:
         found.append("tuned-adm is missing, although the package tuned is installed; reinstall tuned")
-    if host.get("secure_boot") and not _installed(seen, target) and snapshot.LOCKDOWN not in host["next_options"]:
-        found.append(
-            "Secure Boot is enforced, and the command line of the next kernel has no lockdown=; add lockdown=integrity "
-            "to it, such as in /etc/kernel/cmdline, and enrol the certificate of kernel-thp-release"
-        )
     if host["fips"] and not allow_fips:
         found.append(
             "FIPS mode is on, and nobody has certified kernel-thp; set thp_preflight_allow_fips to true to go on"
@@ -126,7 +129,7 @@ def surveyed(seen: Seen, why_not: Sequence[str]) -> dict[str, Any]:
         "before": about,
         "loader": loader,
         "reasons": list(why_not),
-        "remarks": remarks(seen) if not why_not else [],
+        "remarks": remarks(seen) if not unfit(seen) else [],
     }
 
 
@@ -154,12 +157,19 @@ def remarks(seen: Seen) -> list[str]:
     host = seen["host"]
     found = []
     if host["no_watchdog"]:
-        found.append(f"{host['no_watchdog']}: a hang before systemd has started would need a reset by hand")
+        what = "a systemd that hangs, or a lockup that the kernel does not notice, would need a reset by hand"
+        found.append(f"{host['no_watchdog']}: {what}")
     for name in (name for name, value in host["configured_sysctls"].items() if value == "0"):
         message = f"sysctl.d sets {name.replace('/', '.')} = 0"
         found.append(f"{message}: the new kernel still reboots by itself during its trial, but not later")
     if host.get("kdump"):
         found.append(host["kdump"])
+    if host.get("third_party"):
+        what = f"third-party modules are loaded ({', '.join(host['third_party'])})"
+        found.append(
+            f"{what}: unless something such as dkms builds them for the new kernel, the host is rolled back before the "
+            "reboot (thp_kernel_check_drivers)"
+        )
     if host.get("secure_boot"):
         found.append(
             "Secure Boot is enforced: whether the host trusts the certificate of kernel-thp-release is checked later, "

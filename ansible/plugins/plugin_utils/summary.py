@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +15,12 @@ LOST, INTERRUPTED, RUNNING, NOT_REACHED = "lost", "interrupted", "running", "not
 OPEN = (INTERRUPTED, RUNNING, NOT_REACHED)
 # States of runs that ended early, whatever the results of their hosts.
 CUT_SHORT = ("stopped", "aborted")
-# How many hosts a message names.
+# How many hosts or reasons a message names.
 NAMED = 20
+# How the reason of a host begins that was kept back because others had failed.
+NOT_BEGUN = "not begun, because "
+# A number by itself, such as a size, and no part of a version or an address.
+NUMBER = re.compile(r"(?<![\w.-])\d+(?![\w.-])")
 NO_RESULT = {LOST: "contact was lost in this step", INTERRUPTED: "the run was cut off in this step"}
 
 
@@ -97,27 +103,65 @@ def sentence(host: Note) -> str:
 
 
 def complaint(count: str, casualties: Sequence[Note]) -> str:
-    """Return a count with what happened to each host, if these are not too many to read."""
-    more = len(casualties) - NAMED
-    rest = [f"and {more} more, see the report"] if more > 0 else []
-    return "; ".join([count, *(sentence(host) for host in casualties[:NAMED]), *rest])
+    """Return a count with what happened to each host that failed, if these are not too many to read.
+
+    Those that were kept back are only counted, because they say nothing about the kernel.
+    """
+    fallen = [host for host in casualties if not _kept_back(host)]
+    kept_back = len(casualties) - len(fallen)
+    last = [f"and {len(fallen) - NAMED} more, see the report"] if len(fallen) > NAMED else []
+    last += [f"{kept_back} of all these were not begun because of that"] if kept_back else []
+    return "; ".join([count, *map(sentence, fallen[:NAMED]), *last])
+
+
+def _kept_back(host: Note) -> bool:
+    return bool(host["failed"]) and str(host["failed"]["why"]).startswith(NOT_BEGUN)
+
+
+def named(hosts: Sequence[str]) -> str:
+    """Return the names of hosts, if these are not too many to read."""
+    more = len(hosts) - NAMED
+    return ", ".join(hosts[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def table(hosts: Sequence[Mapping[str, Any]]) -> str:
-    """Return the hosts of a survey as lines for a terminal, those first that cannot take part."""
+    """Return the hosts of a survey as lines for a terminal, those first that cannot take part, then all reasons."""
     rows = [("host", "kernel", "loader", "verdict", "reasons")]
     for host in sorted(hosts, key=lambda host: host["result"] not in BAD):
-        facts, failed = host["facts"], host["failed"] or {}
-        why = facts.get("reasons") or [failed.get("why", "")]
+        facts, why = host["facts"], ["".join(each) for each in _noted(host)] or [""]
         kernel = facts.get("before", {}).get("uname") or "-"
         rows.append((host["host"], kernel, facts.get("loader") or "-", host["result"], why[0]))
-        rows += [("", "", "", "", reason) for reason in why[1:]]
+        rows += [("", "", "", "", each) for each in why[1:]]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return "\n".join("  ".join([*map(str.ljust, row, widths), row[4]]).rstrip() for row in rows)
+    lines = ["  ".join([*map(str.ljust, row, widths), row[4]]).rstrip() for row in rows]
+    return "\n".join([*lines, *_by_reason(hosts)])
+
+
+def _noted(host: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the reasons and remarks of a host, each after what tells them apart."""
+    facts, failed = host["facts"], host["failed"] or {}
+    reasons = facts.get("reasons") or filter(None, [failed.get("why")])
+    return [*(("", reason) for reason in reasons), *(("remark: ", remark) for remark in facts.get("remarks") or [])]
+
+
+def _by_reason(hosts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return how many hosts have each reason or remark, whatever its details, as lines, the most frequent first."""
+    kinds = ([f"{prefix}{_kind(text)}" for prefix, text in _noted(host)] for host in hosts)
+    counts = Counter(kind for each in kinds for kind in dict.fromkeys(each))
+    if not counts:
+        return []
+    lines = [f"{count:5}  {kind}" for kind, count in counts.most_common(NAMED)]
+    more = len(counts) - NAMED
+    return ["", "hosts  reason", *lines, *([f"and {more} more, see the report"] if more > 0 else [])]
+
+
+def _kind(reason: str) -> str:
+    """Return a reason without its details and its hint, and without numbers."""
+    return NUMBER.sub("...", re.split("[:;] ", reason, maxsplit=1)[0])
 
 
 def unready(casualties: Sequence[Note], hosts: int) -> str:
-    return f"{len(casualties)} of {hosts} hosts cannot take part: {', '.join(host['host'] for host in casualties)}"
+    return f"{len(casualties)} of {hosts} hosts cannot take part: {named([host['host'] for host in casualties])}"
 
 
 def evaluated(result: Mapping[str, Any], counters: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def evaluate(found: Journal, check: bool, variables: Variables) -> Result:
     complaint = summary.complaint(count, fallen) if fallen else None
     if fallen and surveys:
         complaint = summary.unready(fallen, len(notes))
-    # Check mode has harmed nobody, and a survey has only one batch: both show all hosts.
+    # Check mode has harmed nobody, and shows all hosts.
     stops = too_many and not through and not run["check"]
     if stops:
         report.finish(found, "stopped", complaint, notes)
