@@ -57,17 +57,43 @@ def test_ssh_asks_whether_the_host_is_there_unless_told_otherwise(
     assert (found["serveraliveinterval"], found["serveralivecountmax"]) == (interval, "4")
 
 
+def sleeper(folder: Path) -> str:
+    """Return a program that never answers."""
+    path = folder / "sleeper"
+    path.write_text("#!/bin/sh\nexec sleep 300\n")
+    path.chmod(0o755)
+    return str(path)
+
+
 def test_a_host_that_does_not_answer_at_all_is_lost_after_the_limit(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\nexec sleep 100\n")
-    python.chmod(0o755)
-    variables = {"ansible_connection": "local", "ansible_python_interpreter": str(python), "thp_fleet_step_timeout": 2}
+    python = sleeper(tmp_path)
+    variables = {"ansible_connection": "local", "ansible_python_interpreter": python, "thp_fleet_step_timeout": 2}
     began = time.monotonic()
     output = call(ansible, tmp_path, variables, "-m", "kernel_thp.fleet.host_info")
     assert time.monotonic() - began < 60
     assert "FAILED!" in output
     assert '"lost_contact": true' in output
     assert "it has not answered within 2 s" in output
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [("reach", "timeout=2 connect_timeout=1 sleep=1"), ("reboot", "state=returned reboot_timeout=2")],
+)
+def test_a_task_with_less_time_than_a_step_waits_no_longer_for_an_answer(
+    ansible: Mapping[str, str], tmp_path: Path, module: str, arguments: str
+) -> None:
+    """The connection is there, and nothing comes of what it is given; ssh itself can be told to end it."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\ncase " $* " in *" -O "*) exit 255 ;; esac\nexec {sleeper(tmp_path)}\n')
+    ssh.chmod(0o755)
+    mute = {"ansible_ssh_executable": str(ssh), "ansible_python_interpreter": "/usr/bin/python3"}
+    variables = {"ansible_host": "127.0.0.1", **mute, "thp_fleet_step_timeout": 300}
+    began = time.monotonic()
+    output = call(ansible, tmp_path, variables, "-m", f"kernel_thp.fleet.{module}", "-a", arguments)
+    assert time.monotonic() - began < 60
+    assert "FAILED!" in output
+    assert '"lost_contact": true' in output
 
 
 def test_a_limit_is_kept_to_by_whoever_tries_again_after_errors() -> None:
