@@ -10,6 +10,7 @@ from lab.loaders import Loader
 from lab.vm import BOOT_TIMEOUT, Vm
 from scripts import rpms
 from scripts.console import UserError
+from scripts.flavours import CLOUD, Flavour
 
 INSTALL_TIMEOUT = 600.0
 
@@ -40,6 +41,10 @@ class Host:
         if done.code != 0:
             last = " / ".join(line.text for line in done.lines[-3:])
             raise UserError(f"dnf install {' '.join(names)} ended with {done.code}: {last}", f"read {log}")
+
+    def uname(self, flavour: Flavour = CLOUD) -> str:
+        """Return what `uname -r` will be in the installed kernel of a flavour."""
+        return self.vm.run(f"rpm -q --qf '{flavour.uname_format}' {flavour.core}").text
 
     def entry(self, uname: str) -> str:
         """Return the file name of a kernel's boot entry, with its tries if it has any.

@@ -60,7 +60,7 @@ def _kernel_thp(host: Host) -> None:
     with repo.served() as url:
         host.use_repository(url)
         host.install(CLOUD.package)
-    uname = host.vm.run(f"rpm -q --qf '{CLOUD.uname_format}' {CLOUD.core}").text
+    uname = host.uname()
     host.boot_once(uname)
     host.wait_blessed(uname)
 

@@ -190,7 +190,7 @@ class Gate:
             self.host.install(self.flavour.package, "kernel-thp-selftests")
             core = self.flavour.core
             self.results.nevra = self.vm.run(f"rpm -q {core}").text
-            self.results.uname = self.vm.run(f"rpm -q --qf '{self.flavour.uname_format}' {core}").text
+            self.results.uname = self.host.uname(self.flavour)
             if len(self.results.nevra.splitlines()) != 1:
                 raise UserError(f"{core} is not there exactly once: {self.results.nevra}", "look at its repository")
             self.detail = self.results.nevra

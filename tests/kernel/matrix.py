@@ -126,7 +126,7 @@ class Machine:
         self.vm.wait_ssh()
         self.host.use_repository(self.url)
         self.host.install(CLOUD.package, "kernel-thp-selftests")
-        self.uname = self.vm.run(f"rpm -q --qf '{CLOUD.uname_format}' {CLOUD.core}").text
+        self.uname = self.host.uname()
         entry = self.host.entry(self.uname)
         for cgroup, options in (("v2", ""), ("v1", LEGACY)):
             edit = f"s|^options.*|& {options}|"

@@ -26,27 +26,23 @@ def repositories(host: Vm) -> Iterator[None]:
         yield
 
 
-def uname(host: Vm, flavour: Flavour) -> str:
-    return host.run(f"rpm -q --qf '{flavour.uname_format}' {flavour.core}").text
-
-
 def test_both_install_and_have_an_entry_each(host: Vm) -> None:
     host.run(f"dnf -y install {CLOUD.package} {SERVER.package}", timeout=TRANSACTION)
-    unames = {uname(host, flavour) for flavour in (CLOUD, SERVER)}
+    unames = {Host(host).uname(flavour) for flavour in (CLOUD, SERVER)}
     assert len({Host(host).entry(name) for name in unames}) == 2
     host.run(f"rpm -V {CLOUD.core} {SERVER.core}")
 
 
 @pytest.mark.parametrize("flavour", [CLOUD, SERVER], ids=lambda flavour: flavour.name)
 def test_each_boots_and_uname_tells_which_it_is(host: Vm, flavour: Flavour) -> None:
-    Host(host).boot_once(uname(host, flavour))
+    Host(host).boot_once(Host(host).uname(flavour))
     assert host.run("uname -r").text.endswith(f".x86_64{flavour.suffix}")
 
 
 def test_removing_the_server_flavour_leaves_the_cloud_flavour(host: Vm) -> None:
     """The name of the first is the beginning of the name of the second."""
     host.reboot()
-    left, gone = uname(host, CLOUD), uname(host, SERVER)
+    left, gone = Host(host).uname(CLOUD), Host(host).uname(SERVER)
     host.run(f"dnf -y remove {SERVER.package} {SERVER.core} {SERVER.package}-modules", timeout=TRANSACTION)
     assert Host(host).entry(left)
     host.run(f"rpm -V {CLOUD.core} {CLOUD.package}-modules")

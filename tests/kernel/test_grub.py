@@ -45,10 +45,6 @@ def stock(host: Vm) -> str:
     return host.run("uname -r").text
 
 
-def ours(host: Vm) -> str:
-    return host.run(f"rpm -q --qf '{CLOUD.uname_format}' {CLOUD.core}").text
-
-
 def loader(host: Vm, expression: str) -> str:
     """Return what the collection's loader says to an expression."""
     script = f"from {PACKAGE.replace('/', '.')} import loaders\nloader = loaders.find()\nprint({expression})\n"
@@ -78,15 +74,15 @@ def test_the_default_outlives_the_installation(host: Vm, stock: str) -> None:
     host.run(f"dnf -y install {CLOUD.package}", timeout=TRANSACTION)
     assert environment(host)["saved_entry"] == f"lab-{stock}"
     assert loader(host, f"loader.kept(loader.entry('{stock}'))") == "True"
-    assert loader(host, f"loader.incomplete(loader.entry('{ours(host)}'))") == "[]"
+    assert loader(host, f"loader.incomplete(loader.entry('{Host(host).uname()}'))") == "[]"
     host.run(f"rpm -V {CLOUD.core} {CLOUD.package}-modules")
 
 
 def test_it_boots_once(host: Vm, stock: str) -> None:
-    entry = Host(host).entry(ours(host))
-    loader(host, f"loader.set_once(loader.entry('{ours(host)}'))")
+    entry = Host(host).entry(Host(host).uname())
+    loader(host, f"loader.set_once(loader.entry('{Host(host).uname()}'))")
     assert loader(host, "loader.once()") == entry.removesuffix(".conf")
-    Host(host).reboot_into(ours(host), entry)
+    Host(host).reboot_into(Host(host).uname(), entry)
     assert loader(host, "loader.once()") == "None"
     assert environment(host)["saved_entry"] == f"lab-{stock}"
 
@@ -100,7 +96,7 @@ def test_a_panic_leads_back_to_the_default(host: Vm, stock: str) -> None:
 
 
 def test_removal_leaves_nothing_and_the_default(host: Vm, stock: str) -> None:
-    name = ours(host)
+    name = Host(host).uname()
     host.run(f"dnf -y remove {CLOUD.package} {CLOUD.core} {CLOUD.package}-modules", timeout=TRANSACTION)
     assert host.run("ls /boot/loader/entries").text.split() == [f"lab-{stock}.conf"]
     for left in (f"/lib/modules/{name}", f"/boot/vmlinuz-{name}", f"/boot/initramfs-{name}.img"):

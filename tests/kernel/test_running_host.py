@@ -66,7 +66,7 @@ def host() -> Iterator[Vm]:
         vm.run(f"mkfs.ext4 -q -L debug /dev/disk/by-id/nvme-*_swap && mkdir -p {DEBUG}")
         vm.run(f"echo LABEL=debug {DEBUG} ext4 nofail 0 0 >> /etc/fstab && systemctl daemon-reload && mount {DEBUG}")
         vm.run(f"dnf -y install {FLAVOUR.package}-debuginfo", timeout=DEBUG_TIMEOUT)
-        host.boot_once(vm.run(f"rpm -q --qf '{FLAVOUR.uname_format}' {FLAVOUR.core}").text)
+        host.boot_once(host.uname(FLAVOUR))
         yield vm
 
 

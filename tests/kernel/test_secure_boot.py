@@ -54,20 +54,16 @@ def stock(host: Vm) -> str:
     return host.run("uname -r").text
 
 
-def uname(host: Vm) -> str:
-    return host.run(f"rpm -q --qf '{CLOUD.uname_format}' {CLOUD.core}").text
-
-
 def validated(host: Vm) -> dict[str, Any]:
     """Return what thp-validate says of Secure Boot and our kernel, with the check's result and hint."""
-    found = json.loads(host.run(f"thp-validate --json --kernel {uname(host)} 2> /dev/null", check=False).text)
+    found = json.loads(host.run(f"thp-validate --json --kernel {Host(host).uname()} 2> /dev/null", check=False).text)
     hint = next((reason["hint"] for reason in found["reasons"] if reason["id"] == "secure-boot"), "")
     return {**found["secure_boot"], "result": found["checks"]["secure-boot"], "hint": hint}
 
 
 def expect_refused(host: Vm) -> None:
     """GRUB does not start our kernel, and waits for somebody at the console. Only the next start leads back."""
-    Host(host).loader.set_once(Host(host).entry(uname(host)))
+    Host(host).loader.set_once(Host(host).entry(Host(host).uname()))
     host.run("systemctl --no-block reboot", check=False)
     host.wait_console("bad shim loader signature", BOOT_TIMEOUT)
     host.forgive()
@@ -103,7 +99,7 @@ def test_without_the_certificate_our_kernel_does_not_boot(host: Vm, stock: str) 
 def test_with_the_certificate_our_kernel_boots_and_is_locked_down(host: Vm) -> None:
     found = validated(host)
     assert (found["state"], found["result"]) == ("trusted", "ok")
-    Host(host).boot_once(uname(host))
+    Host(host).boot_once(Host(host).uname())
     assert "Secure boot enabled" in host.run("journalctl -k -b -o cat").text
     assert "[integrity]" in host.run(f"cat {LOCKDOWN}").text
     assert validated(host)["result"] == "ok"
@@ -125,7 +121,7 @@ def test_an_unsigned_kernel_does_not_boot(host: Vm, stock: str, tmp_path: Path) 
     (kernel,) = tmp_path.glob("lib/modules/*/vmlinuz")
     subprocess.run(["sbattach", "--remove", str(kernel)], check=True, capture_output=True)
     with tarfile.open(tmp_path / "kernel.tar", "w") as content:
-        content.add(kernel, f"vmlinuz-{uname(host)}")
+        content.add(kernel, f"vmlinuz-{Host(host).uname()}")
     host.unpack(tmp_path / "kernel.tar", "/boot")
     expect_refused(host)
     expect_stock(host, stock)

@@ -227,7 +227,7 @@ def command() -> int:
         vm.wait_ssh()
         host.use_repository(url)
         host.install(CLOUD.package)
-        uname = vm.run(f"rpm -q --qf '{CLOUD.uname_format}' {CLOUD.core}").text
+        uname = host.uname()
         prepare(vm, archive)
         stock = run_all(vm, programs, "stock")
         entry = host.entry(uname)
