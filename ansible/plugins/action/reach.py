@@ -23,12 +23,15 @@ class Answer(Contact, WaitForConnection):  # type: ignore[misc]
 
 
 class Reach(Answer):
+    _timeout = 0
+
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         # This changes nothing, so run it in check mode as well.
         self._task.check_mode = False
         if not self._task.args.get("delay") and self._answers_at_once():
             return {"changed": False}
-        deadline = time.monotonic() + self._own_limit()
+        self._timeout = int(self._task.args.get("timeout", self.DEFAULT_TIMEOUT))
+        deadline = time.monotonic() + self._timeout
         while True:
             result = super().run(tmp, task_vars)
             if result.get("failed"):
@@ -42,7 +45,7 @@ class Reach(Answer):
             self._task.args["timeout"] = max(1, int(left))
 
     def _own_limit(self) -> int:
-        return int(self._task.args.get("timeout", self.DEFAULT_TIMEOUT))
+        return self._timeout
 
     def _answers_at_once(self) -> bool:
         keep_alive(self._connection)
