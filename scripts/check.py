@@ -52,12 +52,11 @@ def stages(*stages: str) -> tuple[Stage, ...]:
 
 
 # What the others need comes first. The gate, whose host waits and mostly keeps one processor busy, has company, and so
-# has who makes an image: packages are tested, and instructions counted, meanwhile. A rollout has four hosts at work:
-# beside it, nothing ends sooner.
+# has who makes an image: packages are tested, instructions counted and the tree unpacked meanwhile. A rollout has four
+# hosts at work: beside it, nothing ends sooner.
 CHECK = stages(
     "rpms",
-    "image, package, bench-check COUNT=1",
-    "series-check CHANGED=1",
+    "image, package, bench-check COUNT=1, series-check CHANGED=1",
     "mutation CHANGED=1",
     "lockdep CHANGED=1",
     "gate, static, image HOST=grub",
