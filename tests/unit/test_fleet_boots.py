@@ -52,8 +52,11 @@ def test_a_host_that_is_shutting_down_is_waited_for(ansible: Mapping[str, str], 
 
 
 def test_a_host_that_does_not_come_to_an_end_does_not_answer(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    # Less time than the machine needs for an answer would be a host that does not answer at all.
-    output, _ = reach(ansible, tmp_path, times=1000, timeout=10)
+    """Its last answer has less time left than it takes."""
+    slow = tmp_path / "python"
+    slow.write_text(f'#!/bin/sh\nsleep 2\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    output, _ = reach(ansible, tmp_path, times=1000, timeout=10, python=str(slow))
     assert "h1 | FAILED" in output
     assert "the host does not answer: it is shutting down" in output
     assert '"lost_contact": true' in output

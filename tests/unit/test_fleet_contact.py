@@ -60,7 +60,7 @@ def test_ssh_asks_whether_the_host_is_there_unless_told_otherwise(
 def sleeper(folder: Path) -> str:
     """Return a program that never answers."""
     path = folder / "sleeper"
-    path.write_text("#!/bin/sh\nexec sleep 300\n")
+    path.write_text("#!/bin/sh\nexec sleep 120\n")
     path.chmod(0o755)
     return str(path)
 

@@ -16,6 +16,8 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.contact import Co
 
 STATE, LEAVING = "systemctl is-system-running", "stopping"
 POLL = 1.0
+# Seconds that an answer may take at the end of the task's time, if the task has had as many.
+LAST_ANSWER = 30
 
 
 class Answer(Contact, WaitForConnection):  # type: ignore[misc]
@@ -23,15 +25,16 @@ class Answer(Contact, WaitForConnection):  # type: ignore[misc]
 
 
 class Reach(Answer):
-    _timeout = 0
+    _limit_of_answers = 0
 
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         # This changes nothing, so run it in check mode as well.
         self._task.check_mode = False
         if not self._task.args.get("delay") and self._answers_at_once():
             return {"changed": False}
-        self._timeout = int(self._task.args.get("timeout", self.DEFAULT_TIMEOUT))
-        deadline = time.monotonic() + self._timeout
+        timeout = int(self._task.args.get("timeout", self.DEFAULT_TIMEOUT))
+        self._limit_of_answers = timeout
+        deadline = time.monotonic() + timeout
         while True:
             result = super().run(tmp, task_vars)
             if result.get("failed"):
@@ -43,9 +46,11 @@ class Reach(Answer):
                 return silent("it is shutting down, and does not finish")
             time.sleep(POLL)
             self._task.args["timeout"] = max(1, int(left))
+            # Or a host that is shutting down is said to be mute.
+            self._limit_of_answers = max(int(left), min(timeout, LAST_ANSWER))
 
     def _own_limit(self) -> int:
-        return self._timeout
+        return self._limit_of_answers
 
     def _answers_at_once(self) -> bool:
         keep_alive(self._connection)
