@@ -27,8 +27,8 @@ LISTS = sorted((FOLDER / "required").glob("*.txt"))
 OTHER_TREES = FOLDER / "other-trees.config"
 # The answers of a distribution's own configurations.
 DISTRIBUTION = FOLDER / "distribution"
-# Which of them a flavour is measured against.
-COUNTERPARTS = {CLOUD: "cloud.txt", SERVER: "generic.txt"}
+# Which of them a flavour is measured against; the first one is the base of the server flavour.
+COUNTERPARTS = {CLOUD: ["cloud.txt"], SERVER: ["generic.txt", "cloud.txt"]}
 WORK = BUILD / "config"
 
 
@@ -40,7 +40,7 @@ def complete(flavour: Flavour) -> Path:
 def base(flavour: Flavour, tree: Path) -> list[Path]:
     """Return what is laid first, and what the fragments of the flavour may contradict."""
     if flavour == SERVER:
-        return [DISTRIBUTION / COUNTERPARTS[flavour]]
+        return [DISTRIBUTION / COUNTERPARTS[flavour][0]]
     default = tree / "arch/x86/configs/x86_64_defconfig"
     return [default, *fragments(CLOUD)] if flavour == DEBUG else [default]
 
@@ -89,13 +89,12 @@ def on(configuration: Mapping[str, str]) -> set[str]:
     return {option for option, value in configuration.items() if value in ("y", "m")}
 
 
-def unexplained(tree: Path, flavour: Flavour, have: Mapping[str, str]) -> list[str]:
-    """Return what the distribution's kernel of this kind has, `have` has not, and nobody has given a reason for.
+def unexplained(tree: Path, flavour: Flavour, have: Mapping[str, str], theirs: Path) -> list[str]:
+    """Return what a distribution's kernel has, `have` has not, and nobody has given a reason for.
 
     The reason is in a fragment that turns the option off, or turns off what it depends on, which Kconfig knows; or in
     the list of what takes a patch.
     """
-    theirs = DISTRIBUTION / COUNTERPARTS[flavour]
     asked = [kconfig.parse(fragment.read_text()) for fragment in fragments(flavour)]
     named = {option for wishes in asked for option, value in wishes.items() if value == "n"}
     without = tree / ".left-out"
@@ -110,11 +109,11 @@ def patched() -> dict[str, str]:
     return kconfig.parse((DISTRIBUTION / "patched.txt").read_text())
 
 
-def check_distribution(tree: Path, flavour: Flavour) -> None:
-    """Stop if the flavour lacks what the distribution's kernel has, and no fragment says why."""
-    path, theirs = complete(flavour), DISTRIBUTION / COUNTERPARTS[flavour]
+def check_distribution(tree: Path, flavour: Flavour, theirs: Path) -> None:
+    """Stop if the flavour lacks what a distribution's kernel has, and no fragment says why."""
+    path = complete(flavour)
     have, there = kconfig.parse(path.read_text()), on(kconfig.parse(theirs.read_text()))
-    missing = unexplained(tree, flavour, have)
+    missing = unexplained(tree, flavour, have, theirs)
     if missing:
         text = "\n".join(missing)
         raise UserError(
@@ -140,8 +139,8 @@ def renew(tree: Path, flavour: Flavour) -> None:
         say(f"  {option}: {before.get(option, 'absent')} -> {after.get(option, 'absent')}")
     if flavour == CLOUD:
         check_lists(path)
-    if flavour in COUNTERPARTS:
-        check_distribution(tree, flavour)
+    for name in COUNTERPARTS.get(flavour, []):
+        check_distribution(tree, flavour, DISTRIBUTION / name)
 
 
 def base_file(path: Path) -> Path:

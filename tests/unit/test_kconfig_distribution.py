@@ -12,10 +12,16 @@ from scripts.console import UserError
 from scripts.flavours import CLOUD, SERVER, Flavour
 from tests.unit import kconfig_tree
 
-PAIRS = pytest.mark.parametrize("flavour", config.COUNTERPARTS, ids=lambda flavour: flavour.name)
+FLAVOURS = pytest.mark.parametrize("flavour", config.COUNTERPARTS, ids=lambda flavour: flavour.name)
+PAIRS = pytest.mark.parametrize(
+    ("flavour", "theirs"),
+    [(flavour, config.DISTRIBUTION / name) for flavour, names in config.COUNTERPARTS.items() for name in names],
+    ids=lambda value: value.name,
+)
 OURS = {flavour: kconfig.parse(config.complete(flavour).read_text()) for flavour in config.COUNTERPARTS}
 THEIRS = {
-    flavour: kconfig.parse((config.DISTRIBUTION / name).read_text()) for flavour, name in config.COUNTERPARTS.items()
+    flavour: kconfig.parse((config.DISTRIBUTION / names[0]).read_text())
+    for flavour, names in config.COUNTERPARTS.items()
 }
 PATCHED = config.DISTRIBUTION / "patched.txt"
 
@@ -39,6 +45,7 @@ DIFFERS = {
     "CONFIG_MODULE_FORCE_UNLOAD": "more: a module that is in use stays",
     "CONFIG_MODULE_SIG_ALL": "the distribution signs after its build, we within it",
     "CONFIG_MODULE_SIG_KEY": "the distribution signs after its build, we within it",
+    "CONFIG_SECURITY_INFINIBAND": "server: more, SELinux can say who uses RDMA; cloud: there is no RDMA",
     "CONFIG_SECURITY_SELINUX_BOOTPARAM": "`selinux=0` hands over to AppArmor, as RHEL and Fedora allow",
     "CONFIG_USELIB": "more: a system call of the last century less",
     "CONFIG_X86_X32_ABI": "more: the distribution has it disabled by a patch",
@@ -47,7 +54,6 @@ DIFFERS = {
 CLOUD_DIFFERS = {
     "CONFIG_INTEL_TXT": "a measured start of real machines",
     "CONFIG_MITIGATION_VMSCAPE": "protects hosts of virtual machines, which this flavour is not",
-    "CONFIG_SECURITY_INFINIBAND": "no RDMA",
     "CONFIG_X86_SGX": "enclaves belong to the host's processor",
     "CONFIG_X86_SGX_KVM": "enclaves belong to the host's processor",
 }
@@ -59,14 +65,14 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @PAIRS
-def test_what_the_distribution_has_and_we_do_not_has_a_reason(tree: Path, flavour: Flavour) -> None:
-    assert config.unexplained(tree, flavour, OURS[flavour]) == []
+def test_what_the_distribution_has_and_we_do_not_has_a_reason(tree: Path, flavour: Flavour, theirs: Path) -> None:
+    assert config.unexplained(tree, flavour, OURS[flavour], theirs) == []
 
 
 @PAIRS
-def test_what_is_lost_without_a_reason_is_named(tree: Path, flavour: Flavour) -> None:
+def test_what_is_lost_without_a_reason_is_named(tree: Path, flavour: Flavour, theirs: Path) -> None:
     lost = ["CONFIG_DEBUG_INFO_BTF", "CONFIG_NF_LOG_SYSLOG", "CONFIG_SCSI_ISCSI_ATTRS"]
-    assert config.unexplained(tree, flavour, {**OURS[flavour], **dict.fromkeys(lost, "n")}) == lost
+    assert config.unexplained(tree, flavour, {**OURS[flavour], **dict.fromkeys(lost, "n")}, theirs) == lost
 
 
 def test_make_config_stops_at_it(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,14 +80,14 @@ def test_make_config_stops_at_it(tree: Path, tmp_path: Path, monkeypatch: pytest
     poorer.write_text(config.complete(CLOUD).read_text().replace("CONFIG_NFT_LOG=m\n", ""))
     monkeypatch.setattr(config, "complete", lambda flavour: poorer)
     with pytest.raises(UserError, match=r"poorer.config lacks what .*/cloud.txt has:\nCONFIG_NFT_LOG\n"):
-        config.check_distribution(tree, CLOUD)
+        config.check_distribution(tree, CLOUD, config.DISTRIBUTION / "cloud.txt")
 
 
 def test_what_takes_a_patch_is_listed_with_the_reason(tree: Path) -> None:
     """And nothing else: an option that this kernel grants takes none. Debian's patched tree grants all."""
     lost: set[str] = set()
-    for flavour, name in config.COUNTERPARTS.items():
-        kconfig.merge(tree, [config.DISTRIBUTION / name], [])
+    for flavour, names in config.COUNTERPARTS.items():
+        kconfig.merge(tree, [config.DISTRIBUTION / names[0]], [])
         granted = config.on(kconfig.parse((tree / ".config").read_text()))
         lost |= config.on(THEIRS[flavour]) - granted
     why = kconfig.reasons(PATCHED.read_text())
@@ -90,7 +96,7 @@ def test_what_takes_a_patch_is_listed_with_the_reason(tree: Path) -> None:
     assert [option for option, reason in why.items() if not reason.endswith(".")] == []
 
 
-@PAIRS
+@FLAVOURS
 def test_no_protection_is_weaker(flavour: Flavour) -> None:
     ours, theirs = OURS[flavour], THEIRS[flavour]
     allowed = {*DIFFERS, *(CLOUD_DIFFERS if flavour == CLOUD else ()), "CONFIG_LSM"}
@@ -111,7 +117,7 @@ def test_every_difference_is_one() -> None:
     assert [option for option in (*DIFFERS, *CLOUD_DIFFERS) if not PROTECTS.match(option)] == []
 
 
-@PAIRS
+@FLAVOURS
 def test_every_policy_of_the_distribution_that_is_built_is_in_the_order(flavour: Flavour) -> None:
     def order(configuration: dict[str, str]) -> list[str]:
         return configuration["CONFIG_LSM"].strip('"').split(",")
@@ -122,7 +128,7 @@ def test_every_policy_of_the_distribution_that_is_built_is_in_the_order(flavour:
     assert {name for name in lacking if OURS[flavour].get(names.get(name, ""), "y") != "n"} == set()
 
 
-@PAIRS
+@FLAVOURS
 def test_either_policy_can_be_active_and_bpf_comes_after_them(flavour: Flavour) -> None:
     """The kernel takes the first of SELinux and AppArmor in its list that is not turned off on the command line."""
     order = OURS[flavour]["CONFIG_LSM"].strip('"').split(",")
