@@ -112,7 +112,7 @@ def release() -> Stage:
     key, certificate = folder / KEY_NAME, folder / secure_boot.CERTIFICATE_NAME
     with signing.keyring() as home:
         signing.export(home, key)
-    certificate.write_bytes(secure_boot.signer().der())
+    files.replace(certificate, secure_boot.signer().der())
     return Stage("release", (), (key, certificate), spec=RELEASE_SPEC)
 
 

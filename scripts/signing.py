@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from scripts import files
 from scripts.console import BUILD, UserError, say
 
 HOME = BUILD / "gnupg"
@@ -134,4 +135,4 @@ def public_key(home: Path) -> str:
 
 
 def export(home: Path, path: Path) -> None:
-    path.write_text(public_key(home))
+    files.replace(path, public_key(home))
