@@ -50,4 +50,16 @@ for partition in "${mounted[@]}"; do
     umount "$mountpoint"
 done
 
+if [ -x "$LAB_KIND/selinux.sh" ]; then
+    echo "lab: SELinux"
+    # A tmpfs may not keep labels, so now each partition is what its file system will be made from.
+    for partition in $LAB_PARTITIONS; do
+        mount --bind "$LAB_TREES/${partition%%=*}" "$root${partition#*=}"
+    done
+    "$LAB_KIND/selinux.sh" "$root"
+    for partition in "${mounted[@]}"; do
+        umount "$root${partition#*=}"
+    done
+fi
+
 rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*.bin

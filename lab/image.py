@@ -136,6 +136,8 @@ def bootstrap(kind: Kind, work: Path, log: Path) -> None:
     command = ["unshare", "--mount", "mmdebstrap", "--mode=root", "--variant=apt", "--format=directory"]
     command += [f"--include={','.join(packages(kind))}"]
     command += [f"--aptopt={option}" for option in apt.settings()]
+    # It would write another machine-id, without a label of SELinux.
+    command.append("--skip=cleanup/reproducible")
     # Debian's kernel hooks would make a second initramfs; the image goes the way of an RPM host, by kernel-install.
     for pattern in ("/etc/kernel/postinst.d/*", "/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*"):
         command.append(f"--dpkgopt=path-exclude={pattern}")

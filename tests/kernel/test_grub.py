@@ -83,6 +83,7 @@ def test_it_boots_once(host: Vm, stock: str) -> None:
     loader(host, f"loader.set_once(loader.entry('{Host(host).uname()}'))")
     assert loader(host, "loader.once()") == entry.removesuffix(".conf")
     Host(host).reboot_into(Host(host).uname(), entry)
+    assert host.run("getenforce").text == "Enforcing"
     assert loader(host, "loader.once()") == "None"
     assert environment(host)["saved_entry"] == f"lab-{stock}"
 
