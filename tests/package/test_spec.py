@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts import lock, rpms
+from scripts.flavours import FLAVOURS, Flavour
 from tests.package.conftest import run
 
 # Macros that RPM distributions have and this host may lack.
@@ -49,8 +50,18 @@ def test_server_flavour_is_another_kernel() -> None:
     text = parse("--with=server")
     assert "%files -n kernel-thp-core" in text
     assert "\n%package -n kernel-thp\n" not in text
-    assert f"kernel-thp-uname-r = {lock.read()[0].version}-1.x86_64+thp\n" in text
     assert "/kernel-x86_64-server.config" in text
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
+def test_the_package_that_users_name_brings_both_halves(flavour: Flavour) -> None:
+    """As rpm understands the spec: the same lines below %description would be text."""
+    form = "[%{=NAME} requires %{REQUIRENAME}\n][%{=NAME} provides %{PROVIDES}\n]"
+    done = run("rpmspec", "-q", "--undefine=dist", f"--queryformat={form}", *flavour.rpmbuild, str(rpms.SPEC))
+    assert done.returncode == 0, done.stderr
+    needed = {f"requires {flavour.package}-{half}" for half in ("core", "modules")}
+    named = {f"provides {name}" for name in ("installonlypkg(kernel)", f"{flavour.package}-uname-r")}
+    assert {f"{flavour.package} {what}" for what in needed | named} <= set(done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("options", [[], ["--with=server"], ["--with=debug"], ["--without=kernel"]])
