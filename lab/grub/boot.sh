@@ -23,6 +23,8 @@ chroot "$root" grub-mkimage -O x86_64-efi -p /EFI/BOOT --sbat /tmp/sbat -o "$esp
 rm "$root/tmp/sbat"
 sbsign --key "$LAB_SIGN_KEY" --cert "$LAB_SIGN_CERT" --output "$root$esp/grubx64.efi" "$root$esp/grubx64.efi"
 
+# The stock kernel would take AppArmor.
+sed -i 's/$/ security=selinux/' "$root/etc/kernel/cmdline"
 mkdir -p "$root/boot/loader/entries"
 chroot "$root" grub-editenv /boot/grub2/grubenv create
 chroot "$root" kernel-install --verbose add "$version" "/lib/modules/$version/vmlinuz"

@@ -56,12 +56,14 @@ def test_server_flavour_is_another_kernel() -> None:
 @pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOURS)
 def test_the_package_that_users_name_brings_both_halves(flavour: Flavour) -> None:
     """As rpm understands the spec: the same lines below %description would be text."""
-    form = "[%{=NAME} requires %{REQUIRENAME}\n][%{=NAME} provides %{PROVIDES}\n]"
+    form = "[%{=NAME} requires %{REQUIRENEVRS}\\n][%{=NAME} provides %{PROVIDENEVRS}\\n]"
     done = run("rpmspec", "-q", "--undefine=dist", f"--queryformat={form}", *flavour.rpmbuild, str(rpms.SPEC))
     assert done.returncode == 0, done.stderr
-    needed = {f"requires {flavour.package}-{half}" for half in ("core", "modules")}
-    named = {f"provides {name}" for name in ("installonlypkg(kernel)", f"{flavour.package}-uname-r")}
-    assert {f"{flavour.package} {what}" for what in needed | named} <= set(done.stdout.splitlines())
+    release = f"{lock.read()[0].version}-1"
+    needed = {f"requires {flavour.package}-{half} = {release}" for half in ("core", "modules")}
+    uname = f"provides {flavour.package}-uname-r = {release}.x86_64{flavour.suffix}"
+    expected = {*needed, uname, "provides installonlypkg(kernel)"}
+    assert {f"{flavour.package} {what}" for what in expected} <= set(done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("options", [[], ["--with=server"], ["--with=debug"], ["--without=kernel"]])
