@@ -48,8 +48,8 @@ def refuse_older(planned: Mapping[str, str], repo: Path) -> None:
 
 
 def say_unnoticed(packages: Sequence[Path], repo: Path) -> None:
-    """Say which packages changed without a new version or release."""
-    form = "%{NEVRA} %{PAYLOADDIGEST}\n"
+    """Say which packages changed without a new version or release, be it only in what they require or run."""
+    form = "%{NEVRA} %{SHA256HEADER}\n"
     before, after = (
         dict(line.split() for path in paths for line in sbom.header(path, form))
         for paths in (sorted(repo.glob("*.rpm")), packages)

@@ -40,11 +40,13 @@ def test_host_takes_signed_packages_and_a_signed_index_only(packages: Packages, 
     assert packages.query(NAME, "--configfiles").split() == [REPO_FILE]
 
 
-def built(spin: int, folder: Path) -> Path:
-    """Return a repository with the release package of a spin."""
+def built(spin: int, folder: Path, more: str = "") -> Path:
+    """Return a repository with the release package of a spin, and with more at the head of its spec."""
+    spec = folder / rpms.RELEASE_SPEC.name
+    spec.write_text(more + rpms.RELEASE_SPEC.read_text())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPIN", str(spin))
-        stage = replace(rpms.release(), root=folder / f"rpmbuild-{spin}")
+        stage = replace(rpms.release(), root=folder / f"rpmbuild-{spin}", spec=spec)
         with rpms.alone(stage):
             rpms.build(stage)
     repository.make(stage.packages, folder / f"repo-{spin}", "test\n")
@@ -78,12 +80,24 @@ def test_older_spin_is_not_built_for_hosts_with_a_newer_one(tmp_path: Path) -> N
     repository.refuse_older(present, FLAVOUR.repo)
 
 
+@pytest.mark.parametrize(
+    ("address", "more", "named"),
+    [
+        pytest.param("", "", False, id="nothing"),
+        pytest.param("https://elsewhere.example.org/", "", True, id="a file"),
+        pytest.param("", "Requires: dnf\n", True, id="a requirement"),
+    ],
+)
 def test_change_without_a_new_spin_is_named(
-    packages: Packages, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    address: str,
+    more: str,
+    named: bool,
 ) -> None:
-    monkeypatch.setenv("REPO_URL", "https://elsewhere.example.org/")
-    changed = built(int(RELEASE), tmp_path)
+    if address:
+        monkeypatch.setenv("REPO_URL", address)
+    changed = built(int(RELEASE), tmp_path, more)
     repository.say_unnoticed(sorted(changed.glob("*.rpm")), FLAVOUR.repo)
-    assert "changed under the name of what" in capsys.readouterr().out
-    repository.say_unnoticed([packages.paths[NAME]], FLAVOUR.repo)
-    assert capsys.readouterr().out == ""
+    assert ("changed under the name of what" in capsys.readouterr().out) is named
