@@ -37,9 +37,12 @@ def install(vm: Vm) -> str:
         with tarfile.open(archive.name, "w") as content:
             content.add(debs.package(name), "upstream.deb")
         vm.unpack(Path(archive.name), GUEST)
+    # Copied, not moved: with SELinux, what is moved stays labelled as somebody's temporary files.
+    target = f"/lib/modules/{uname}"
     vm.run(
-        f"cd {GUEST} && dpkg-deb -x upstream.deb . && mv lib/modules/{uname} /lib/modules/ && mv boot/*-{uname} /boot/"
-        f" && kernel-install add {uname} /boot/vmlinuz-{uname} && rm -r {GUEST}",
+        f"cd {GUEST} && dpkg-deb -x upstream.deb . && cp -r lib/modules/{uname} /lib/modules/"
+        f" && for file in vmlinuz config System.map; do cp boot/$file-{uname} {target}/$file || exit; done"
+        f" && kernel-install add {uname} {target}/vmlinuz && rm -r {GUEST}",
         timeout=INSTALL_TIMEOUT,
     )
     return uname
