@@ -66,8 +66,8 @@ def test_another_file_of_the_same_name_is_refused(sources: dict[str, Path], tmp_
     shutil.copytree(sources[KERNEL], folder)
     (folder / lock.used().path.name).write_text("another\n")
     (spec,) = folder.glob("*.spec")
-    command = ["rpmbuild", "-bp", "--nodeps", f"--define=_sourcedir {folder}", f"--define=_topdir {tmp_path}", spec]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = ["rpmbuild", "-bp", "--nodeps", f"--define=_sourcedir {folder}", f"--define=_topdir {tmp_path}"]
+    done = subprocess.run([*command, str(spec)], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert f"error: {lock.used().path.name} is not what used.lock pins: {lock.used().line()[:-1]}; fetch" in done.stderr
 

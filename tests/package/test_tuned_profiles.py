@@ -41,7 +41,7 @@ def test_every_version_of_tuned_finds_the_same_files(packages: Packages) -> None
 
 def test_only_the_program_can_be_run(packages: Packages) -> None:
     listed = packages.query(NAME, "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\n]").splitlines()
-    files = dict(reversed(line.split()) for line in listed if line.startswith("-"))
+    files = {name: mode for mode, name in (line.split() for line in listed) if mode.startswith("-")}
     assert {name for name, mode in files.items() if "x" in mode} == {f"{NEW}/thp-settings/thp_profile.py"}
     assert set(files.values()) == {"-rw-r--r--", "-rwxr-xr-x"}
 

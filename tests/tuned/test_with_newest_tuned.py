@@ -62,7 +62,8 @@ def newest(host: Host, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.mark.full
 def test_all_profiles_are_listed_once(host: Host) -> None:
-    listed = [line.split()[1] for line in host.vm.run("tuned-adm list profiles").lines if line.text.startswith("- ")]
+    lines = host.vm.run("tuned-adm list profiles").text.splitlines()
+    listed = [line.split()[1] for line in lines if line.startswith("- ")]
     assert [name for name in listed if name.startswith("thp-")] == sorted(
         ["thp-baseline", "thp-shrinker", "thp-shrinker-tight", "thp-settings", "thp-khugepaged", "thp-defrag-mode"]
     )
