@@ -29,6 +29,7 @@ from threading import Lock
 from lab import image, repo, snapshots, splat_list, splats
 from lab.accel import accelerator
 from lab.host import Host
+from lab.loaders import Grub
 from lab.vm import BOOT_TIMEOUT, COMMAND_TIMEOUT, SSH_FAILED, Line, Saved, Vm
 from scripts import files, flavours, kconfig
 from scripts.config import complete
@@ -167,7 +168,10 @@ class Gate:
         with self.step("boot the stock kernel"):
             self.vm.wait_ssh()
             self.detail = self.results.stock = self.vm.run("uname -r").text
-            self.host.loader.set_default(self.host.entry(self.results.stock))
+            self.keep_stock_as_default()
+
+    def keep_stock_as_default(self) -> None:
+        self.host.loader.set_default(self.host.entry(self.results.stock))
 
     def install_selftests(self) -> None:
         with self.step("dnf install kernel-thp-selftests, OOM experiment"):
@@ -195,6 +199,9 @@ class Gate:
                 raise UserError(f"{core} is not there exactly once: {self.results.nevra}", "look at its repository")
             self.detail = self.results.nevra
             self.host.entry(self.results.uname)
+            if isinstance(self.host.loader, Grub):
+                # There, a kernel that is added becomes the default: step 4 in docs/operating.md.
+                self.keep_stock_as_default()
 
     def boot_once(self) -> None:
         with self.step(f"boot {self.flavour.package} once"):
