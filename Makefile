@@ -59,8 +59,8 @@ rpms: deps sources ## signed dnf repository with the packages, in build/repo/ (F
 srpm: deps sources ## source packages, one for each spec, in build/srpm/
 	@$(PYTHON) -m scripts.srpms
 
-srpm-check: rpms srpm ## the source packages rebuild in a clean root with only their BuildRequires (minutes)
-	@$(VENV)/python -m pytest -q -m full tests/package
+srpm-check: rpms srpm ## the source packages rebuild in a clean root with only their BuildRequires (KERNEL=1: the kernel, too)
+	@KERNEL=$(KERNEL) $(VENV)/python -m pytest -q -m full tests/package
 
 rebuild-check: rpms ## build the selftests again elsewhere: the same bytes? (KERNEL=1: the kernel, minutes)
 	@$(PYTHON) -m scripts.rebuild_check $(if $(KERNEL),--kernel)
