@@ -1,6 +1,6 @@
 """What people do with a running host: plug in devices, filter, run a container, trace, build a module, read a dump.
 
-The tools are Debian's. The tests share a host, which the last one crashes.
+The tools are Debian's. The tests share a host. The last but one crashes it, and the last one boots it in FIPS mode.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ KDUMP_INITRD=/efi/lab/{uname}/initrd
 PODMAN = "podman --cgroup-manager=cgroupfs"
 # Touches each page of so much memory, and keeps it.
 FILLER = "import time; b = bytearray({mib} << 20); b[::4096] = b[1::4096]; time.sleep(600)"
+# Asks the kernel for a hash by its name, and says whether it has one.
+HASH = "import socket; socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET).bind(('hash', '{name}'))"
+# Some refuse: those for other processors, and those that FIPS mode does not know.
+LOAD_ALL = (
+    "find {folders} -name '*.ko*' -printf '%f\\n' | sed 's/[.]ko.*//' | xargs -n 1 modprobe -q 2> /dev/null; true"
+)
 SOON = "for i in $(seq 60); do {condition} && exit 0; sleep 1; done; exit 1"
 
 
@@ -214,3 +220,20 @@ def test_a_crash_leaves_a_dump_that_crash_reads(host: Vm) -> None:
     ).text
     assert "sysrq_handle_crash" in said
     assert "split_queue_len" in said
+
+
+def test_fips_mode_boots_and_refuses_what_is_not_approved(host: Vm) -> None:
+    """In this mode, the kernel panics if an algorithm does not pass its own test."""
+    lab = Host(host)
+    uname = lab.uname(FLAVOUR)
+    md5 = f'python3 -c "{HASH.format(name="md5")}"'
+    assert host.run(md5, check=False).code == 0, "the next line but one could not fail"
+    host.run(f"sed -i '/^options /s/$/ fips=1/' {lab.loader.entries}/{lab.entry(uname)}")
+    lab.boot_once(uname)
+    assert host.run("cat /proc/sys/crypto/fips_enabled").text == "1"
+    folders = f"/lib/modules/{uname}/kernel/crypto /lib/modules/{uname}/kernel/arch/x86/crypto"
+    host.run(LOAD_ALL.format(folders=folders), timeout=600)
+    tested = host.run("grep -c '^selftest *: passed' /proc/crypto").text
+    assert int(tested) > 50
+    assert "No such file" in host.run(md5, check=False).text
+    host.run(f'python3 -c "{HASH.format(name="sha256")}"')
