@@ -10,6 +10,7 @@ import json
 import os
 import runpy
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ def main(folder: str, words: list[str]) -> None:
     given = {name: value for name, value in arguments[ARGS].items() if not name.startswith("_")}
     host.noted(module, given)
     if module in host.like["says"]:
+        time.sleep(host.like["says"][module].get("seconds", 0))
         print(json.dumps(host.like["says"][module]))
     elif module == "record":
         keep(host, arguments)

@@ -16,8 +16,9 @@ OLD = "6.1.0-56-amd64"
 COUNTERS = {"time": 1.0, "uptime": 2.0, "memory": {}, "events": {}, "pressure_us": 1}
 BEFORE = {"uname": OLD, "tuned": {}, "boot": {}, "hugepages": {}, "sysctls": {}, "counters": COUNTERS}
 # The state of a host unless a test changes it. `newest` is the release in its repository, `log` that of its kernel,
-# `loaded` what the soak adds to it, and `says` has answers to modules that replace the usual ones. With `reboots`, a
-# boot once asks for a reboot, which Ansible itself refuses to a host with a local connection.
+# `loaded` what the soak adds to it, and `says` has answers to modules that replace the usual ones, after `seconds` if
+# they have that. With `reboots`, a boot once asks for a reboot, which Ansible itself refuses to a host with a local
+# connection.
 LIKE: dict[str, Any] = {"uname": OLD, "newest": "1", "log": "", "loaded": "", "tuned_gone": False, "says": {}}
 # `identity` differs for each host by itself.
 LIKE |= {"machine_id": "m1", "identity": "", "reboots": False}

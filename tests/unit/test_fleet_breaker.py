@@ -66,13 +66,13 @@ def test_a_host_that_waits_for_its_reboot_sees_that_those_before_it_failed(
     assert found["h3"] == found["h4"] == "not begun, because this run has failed on h1, h2, and 1 may fail"
 
 
-def test_with_many_forks_hosts_wait_for_their_reboot_as_well(ansible: Mapping[str, str], tmp_path: Path) -> None:
+def test_with_many_forks_hosts_wait_for_those_before_them_as_well(ansible: Mapping[str, str], tmp_path: Path) -> None:
     tasks = yaml.safe_load((collection.SOURCE / "roles" / "kernel" / "tasks" / "main.yml").read_text())
     (throttle,) = (task["throttle"] for task in tasks if "kernel_thp.fleet.reboot" in task)
-    reboot = {**REBOOT, "throttle": throttle, "vars": {"thp_kernel_reboots": 2}}
-    found = attempt(ansible, tmp_path, [{}] * 4, [reboot], forks=10, max_failed=1)
-    assert sorted(host for host, why in found.items() if LOCAL in why) == ["h1", "h2"], found
-    assert found["h3"] == found["h4"] == "not begun, because this run has failed on h1, h2, and 1 may fail"
+    # Ansible refuses to reboot these hosts at once, and so the others would see that anyway.
+    drain = {**DRAIN, "throttle": throttle, "vars": {"thp_kernel_reboots": 2}}
+    found = attempt(ansible, tmp_path, [{"command": {**NO_DRAIN, "seconds": 3}}] * 4, [drain], forks=10)
+    assert [host for host in found if Host(tmp_path / host).calls("command")] == ["h1", "h2"], found
 
 
 def test_a_host_that_is_gone_before_the_install_counts_before_the_first_reboot(
