@@ -190,9 +190,13 @@ def check_host(needed: int) -> None:
     missing += [header for header in HEADERS if not any((root / header).exists() for root in roots)]
     if missing:
         raise UserError(f"this host lacks {', '.join(missing)}", "run `make deps`")
-    free = shutil.disk_usage(BUILD).free >> 30
+    check_room(BUILD, needed)
+
+
+def check_room(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free >> 30
     if free < needed:
-        raise UserError(f"{BUILD} has {free} GiB free, a build needs {needed}", "free some, or move build/ elsewhere")
+        raise UserError(f"{folder} has {free} GiB free, a build needs {needed}", "free some, or move it elsewhere")
 
 
 def pack(folder: Path, name: str, target: Path) -> None:

@@ -21,6 +21,8 @@ HERE = Path(__file__).parent
 TOOLS = ("rpm", "rpm2cpio", "cpio", "binutils", "file", "gzip")
 # The cloud kernel takes half an hour and more, so it is built only if asked for; the selftests always are.
 OF_KERNEL = "" if os.environ.get("KERNEL") else "--without kernel"
+# What the root takes with the selftests in it.
+GIB = 4
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +129,7 @@ def clean_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     be built where one of them is not installed.
     """
     folder = tmp_path_factory.mktemp("clean") / "root"
+    rpms.check_room(folder.parent, GIB if OF_KERNEL else rpms.NEEDED_GIB)
     spec = (HERE / "build-root.spec").read_text()
     debian = [name.split()[-1] for name in re.findall(r"(?m)^%debian (.+)$", spec)]
     command = ["mmdebstrap", "--variant=apt", f"--include={','.join([*TOOLS, *debian])}", "bookworm", str(folder)]
