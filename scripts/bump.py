@@ -1,5 +1,7 @@
 """Move to the newest stable release of the series: pin it, apply, configure, build, gate, and leave one commit.
 
+Newer is a later revision of the package that the pinned source is from, too: by these, distributions repair a release.
+
 Each step is a target of the Makefile, which goes on where it was. A bump is under way while the lock differs from the
 last commit's, so whatever stopped it, the same command goes on when that is fixed.
 """
@@ -60,15 +62,33 @@ def offers(series: str, known: Iterable[Place]) -> list[Source]:
     return sorted(listed, key=lambda source: numbers(source.version), reverse=True)
 
 
+def revision(source: Source) -> list[int]:
+    """Return the numbers in the name of a package, in which those of its revision are the last."""
+    return [int(number) for number in re.findall(r"\d+", source.package)]
+
+
+def newer(source: Source, pinned: Source) -> bool:
+    if source.version != pinned.version:
+        return numbers(source.version) > numbers(pinned.version)
+    return source.kind == pinned.kind and revision(source) > revision(pinned)
+
+
+def named(source: Source) -> str:
+    """Return what a source is: a release, or a revision of the release that the last commit has."""
+    before = {known.version for known in lock.parse(committed(lock.LOCK), lock.LOCK.name)}
+    revised = source.package and source.version in before
+    return f"Linux {source.version} of {source.package}" if revised else f"Linux {source.version}"
+
+
 def find(pinned: Source, listed: Sequence[Source], known: Sequence[Place]) -> Source | None:
-    """Fetch the newest release that is newer than the pinned one and that a place still has."""
+    """Fetch the newest of what is newer than the pinned one and that a place still has."""
     for source in listed:
-        if numbers(source.version) <= numbers(pinned.version):
-            return None
+        if not newer(source, pinned):
+            continue
         found = sources.take(source, known)
         if found:
             return found
-        say(f"  {source.kind} lists {source.version}, but its files are gone")
+        say(f"  {source.kind} lists {named(source)}, but its files are gone")
     return None
 
 
@@ -79,7 +99,9 @@ def lines(found: Source, listed: Sequence[Source], old: Sequence[Source], kinds:
     line of an older version, for a bump on a host that can ask it.
     """
     known = {source.kind: source for source in old}
-    known[lock.KERNEL_ORG] = Source(found.name, found.version, lock.UNKNOWN, lock.KERNEL_ORG)
+    release = known.get(lock.KERNEL_ORG)
+    if not release or release.version != found.version:
+        known[lock.KERNEL_ORG] = Source(found.name, found.version, lock.UNKNOWN, lock.KERNEL_ORG)
     known.update({s.kind: s for s in listed if s.version == found.version and s.sha256 != lock.UNKNOWN})
     return [found, *(known[kind] for kind in kinds if kind in known and kind != found.kind)]
 
@@ -91,18 +113,19 @@ def pin(found: Source, new: Sequence[Source]) -> None:
     if count != 1 or "%changelog\n" not in spec:
         raise UserError(f"{SPEC} has no line for the base version, or no changelog", "`git checkout` it")
     today = datetime.now(timezone.utc).strftime("%a %b %d %Y")
-    entry = f"* {today} kernel-thp project <kernel-thp@example.org> - {found.version}-1\n- Linux {found.version}.\n\n"
+    entry = f"* {today} kernel-thp project <kernel-thp@example.org> - {found.version}-1\n- {named(found)}.\n\n"
     files.replace(SPEC, spec.replace("%changelog\n", f"%changelog\n{entry}", 1))
     lock.write(new)
 
 
-def behind(version: str, listed: Sequence[Source]) -> None:
-    """Fail if a place lists something newer than the pinned version, which was then not available."""
-    newer = [source for source in listed if numbers(source.version) > numbers(version)]
-    if newer:
-        where = ", ".join(dict.fromkeys(source.kind for source in newer if source.version == newer[0].version))
+def behind(pinned: Source, listed: Sequence[Source]) -> None:
+    """Fail if a place lists something newer than the pinned source, which was then not available."""
+    missed = [source for source in listed if newer(source, pinned)]
+    if missed:
+        first = named(missed[0])
+        where = ", ".join(dict.fromkeys(source.kind for source in missed if named(source) == first))
         raise UserError(
-            f"Linux {version} is behind: {where} lists {newer[0].version}, and no place gives it to this host",
+            f"{named(pinned)} is behind: {where} lists {first}, and no place gives it to this host",
             "run `make bump` on a host that reaches kernel.org, or again when the archive has the files",
         )
 
@@ -111,7 +134,7 @@ def newest(pinned: Source, listed: Sequence[Source], known: Iterable[Place]) -> 
     """Say who lists nothing newer than the pinned version, and who did not answer and so may have something newer."""
     kinds = {source.kind for source in listed}
     silent = [place.kind for place in known if place.kind not in kinds]
-    text = f"nothing to do: Linux {pinned.version} is the newest {pinned.series}.y of {', '.join(sorted(kinds))}"
+    text = f"nothing to do: {named(pinned)} is the newest {pinned.series}.y of {', '.join(sorted(kinds))}"
     return f"{text}; *** no answer from {', '.join(silent)}, which may have a newer one ***" if silent else text
 
 
@@ -146,15 +169,19 @@ def show_answers() -> None:
         )
 
 
-def commit(version: str) -> None:
+def commit(pinned: Source) -> None:
     changed = git("diff", "--name-only", "HEAD", "--", "patches").splitlines()
     names = sorted(Path(name).stem for name in changed if name.endswith(".patch"))
     patches = f"Changed with it: {', '.join(names)}." if names else "The series applies as it was."
+    # Afterwards, the last commit has it.
+    name = named(pinned)
     git("add", "--all", "--", *PATHS)
-    message = ("--message", f"Move to Linux {version}", "--message", f"{patches} The gate of the cloud flavour passed.")
+    message = ("--message", f"Move to {name}", "--message", f"{patches} The gate of the cloud flavour passed.")
     git("commit", "--quiet", *message, "--", *PATHS)
     SHOWN.unlink(missing_ok=True)
-    say(f"bump: committed Linux {version}; `make check-full` tests the rest, CONTRIBUTING.md says how to record it")
+    say(f"bump: committed {name}; `make check-full` tests the rest, CONTRIBUTING.md says how to record it")
+    if name != f"Linux {pinned.version}":
+        say("bump: *** the packages keep their version, so hosts take them for new only with a higher SPIN ***")
 
 
 def bump(until: str, known: Sequence[Place]) -> None:
@@ -162,7 +189,7 @@ def bump(until: str, known: Sequence[Place]) -> None:
     with step(f"ask every place for its newest {pinned.series}.y"):
         listed = offers(pinned.series, known)
     if under_way():
-        say(f"bump: going on with Linux {pinned.version}")
+        say(f"bump: going on with {named(pinned)}")
     else:
         dirty = git("status", "--porcelain", "--", *PATHS).strip()
         if dirty:
@@ -171,14 +198,14 @@ def bump(until: str, known: Sequence[Place]) -> None:
             raise UserError(
                 f"no place lists any Linux {pinned.series}.y", "check the network and apt's or dnf's sources"
             )
-        with step(f"fetch what is newer than {pinned.version}"):
+        with step(f"fetch what is newer than {named(pinned)}"):
             found = find(pinned, listed, known)
         if found is None:
-            behind(pinned.version, listed)
+            behind(pinned, listed)
             say(f"bump: {newest(pinned, listed, known)}")
             return
         pin(found, lines(found, listed, lock.everything(), list(lock.KINDS)))
-        say(f"bump: Linux {found.version} is pinned")
+        say(f"bump: {named(found)} is pinned")
         pinned = found
     for target, hint in STEPS.items():
         make(target, hint)
@@ -187,8 +214,8 @@ def bump(until: str, known: Sequence[Place]) -> None:
         if target == until:
             say(f"bump: stopped behind {until}, as asked; `make bump` goes on")
             return
-    commit(pinned.version)
-    behind(pinned.version, listed)
+    commit(pinned)
+    behind(pinned, listed)
 
 
 def command() -> None:

@@ -29,8 +29,11 @@ ALL = ["tree", "refresh", "config", "gate"]
 class Shelf:
     """A place that lists versions and has the files of some."""
 
-    def __init__(self, kind: str, listed: Sequence[str], gone: Sequence[str] = (), hashes: bool = False) -> None:
+    def __init__(
+        self, kind: str, listed: Sequence[str], gone: Sequence[str] = (), hashes: bool = False, revision: int = 1
+    ) -> None:
         self.kind = kind
+        self.revision = revision
         self.versions = listed
         self.gone = gone
         self.hashes = hashes
@@ -39,13 +42,12 @@ class Shelf:
     def usable() -> bool:
         return True
 
-    @staticmethod
-    def content(version: str) -> bytes:
-        return f"Linux {version}".encode()
+    def content(self, version: str) -> bytes:
+        return f"Linux {version}, revision {self.revision}".encode()
 
     def line(self, version: str, known: bool = True) -> Source:
         sha256 = hashlib.sha256(self.content(version)).hexdigest() if known else lock.UNKNOWN
-        package = f"linux-source-6.1={version}-1" if lock.KINDS[self.kind] else ""
+        package = f"linux-source-6.1={version}-{self.revision}" if lock.KINDS[self.kind] else ""
         return Source("linux", version, sha256, self.kind, package)
 
     def listed(self, series: str) -> list[Source]:
@@ -122,6 +124,30 @@ def test_line_of_a_place_without_the_release_stays(repository: Path) -> None:
     assert [source.version for source in lock.read()] == ["6.1.12", "6.1.12"]
 
 
+def test_later_revision_of_the_package_is_newer(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A distribution's repairs of a release arrive that way. The release, as another place has it, is the same."""
+    before, after = (Shelf("linux-source", ["6.1.9"], revision=revision) for revision in (9, 10))
+    release = Shelf("kernel.org", ["6.1.9"]).line("6.1.9")
+    lock.write([before.line("6.1.9"), release])
+    git(repository, "commit", "--quiet", "--all", "--message=Second")
+    for place in (before, Shelf("linux-source", ["6.1.9"], revision=8)):
+        bump.bump("", [place])
+        assert "nothing to do: Linux 6.1.9 of linux-source-6.1=6.1.9-9 is the newest" in capsys.readouterr().out
+    bump.bump("", [after])
+    assert commits(repository)[:2] == ["Move to Linux 6.1.9 of linux-source-6.1=6.1.9-10", "Second"]
+    assert lock.read() == [after.line("6.1.9"), release]
+    assert ran(repository) == ALL
+    assert "- Linux 6.1.9 of linux-source-6.1=6.1.9-10.\n" in bump.SPEC.read_text()
+    assert "only with a higher SPIN" in capsys.readouterr().out
+
+
+def test_later_revision_that_is_gone_is_an_error(repository: Path) -> None:
+    lock.write([Shelf("linux-source", []).line("6.1.9")])
+    git(repository, "commit", "--quiet", "--all", "--message=Second")
+    with pytest.raises(UserError, match=r"linux-source lists Linux 6\.1\.9 of linux-source-6\.1=6\.1\.9-2, and no"):
+        bump.bump("", [Shelf("linux-source", ["6.1.9"], gone=["6.1.9"], revision=2)])
+
+
 @pytest.mark.parametrize("stop", ALL)
 def test_bump_goes_on_where_it_stopped(repository: Path, stop: str) -> None:
     (repository / f"stop-{stop}").touch()
@@ -154,14 +180,14 @@ def test_new_answer_stops_the_bump_once(repository: Path) -> None:
 def test_release_that_no_place_gives_is_an_error(repository: Path) -> None:
     lost = [Shelf("debian", ["6.1.12"], gone=["6.1.12"], hashes=True), Shelf("kernel.org", ["6.1.12", "6.1.11"])]
     lost[1].gone = ["6.1.12", "6.1.11"]
-    with pytest.raises(UserError, match=r"6\.1\.9 is behind: debian, kernel\.org lists 6\.1\.12"):
+    with pytest.raises(UserError, match=r"Linux 6\.1\.9 is behind: debian, kernel\.org lists Linux 6\.1\.12,"):
         bump.bump("", lost)
     assert (ran(repository), commits(repository)) == ([], ["First"])
 
 
 def test_bump_to_less_than_the_newest_ends_with_an_error(repository: Path) -> None:
     some = [Shelf("debian", ["6.1.12"], gone=["6.1.12"], hashes=True), Shelf("linux-source", ["6.1.10"])]
-    with pytest.raises(UserError, match=r"6\.1\.10 is behind: debian lists 6\.1\.12"):
+    with pytest.raises(UserError, match=r"6\.1\.10-1 is behind: debian lists Linux 6\.1\.12,"):
         bump.bump("", some)
     assert commits(repository) == ["Move to Linux 6.1.10", "First"]
 
