@@ -84,7 +84,7 @@ vm-selftests: deps tree rpms image ## the base kernel's own vm selftests: none w
 	@$(PYTHON) -m tests.kernel.vm_selftests
 
 static: deps tree ## patches, headers, style, scripts, the Ansible collection
-	@$(VENV)/ruff check . && $(VENV)/ruff format --check --quiet . && $(VENV)/mypy scripts lab bench tests/verdicts.py tests/{fleet,kernel,mutation,package,tools,tuned} tools tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
+	@$(VENV)/ruff check . && $(VENV)/ruff format --check --quiet . && $(VENV)/mypy scripts lab bench tests/{programs,verdicts}.py tests/{fleet,kernel,mutation,package,tools,tuned} tools tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
 	@$(PYTHON) -m scripts.collection --link && MYPYPATH=build/collections $(VENV)/mypy --explicit-package-bases -p ansible_collections.kernel_thp.fleet
 	@$(VENV)/python -m pytest -q -n 2 tests/unit
 

@@ -1,11 +1,11 @@
 """Run stress, migration, pins, swap-in and defrag mode on a kernel with lockdep, then the tests of cgroup v1.
 
 The packaged selftests run on a small kernel of the same sources, with DEBUG_VM, that is booted directly, with its
-memory controller on cgroup v2 and then on v1. The run fails if a test does not pass, if the kernel complains, or if
-lockdep has switched itself off. Results: build/lockdep/v2 and v1, with console.log.
+memory controller on cgroup v2 and then on v1. A run fails if a test does not pass, if the kernel complains, or if
+lockdep has switched itself off. Results: a folder of each in build/lockdep, with console.log.
 
-With --changed a version of cgroup is left out while the kernel, its configuration and the tests are as they were when
-it passed and was recorded in patches/<base>/tested.json, which --record does.
+With --changed a run is left out while the kernel, its configuration and the tests are as they were when it passed and
+was recorded in patches/<base>/tested.json, which --record does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scripts import lock, rpms, tested
 from scripts.console import BUILD, ROOT, UserError, main, say, step
 from scripts.flavours import CLOUD
 from tests.kernel import lockdep_state
-from tests.mutation import mutants
+from tests.programs import Sources
 from tests.verdicts import read_console
 
 OUT = BUILD / "lockdep"
@@ -71,33 +71,32 @@ def complaints(console: Path) -> list[str]:
     return found + lockdep_state.problems(log)
 
 
-def run(version: str, image: Path, programs: list[Path]) -> list[str]:
+def run(name: str, image: Path, programs: list[Path]) -> list[str]:
     """Boot once, and return what is wrong."""
-    chosen = [path for path in programs if path.name in RUNS[version]]
+    chosen = [path for path in programs if path.name in RUNS[name]]
     plan = {path.name: direct_boot.listed(path) for path in chosen}
-    folder = OUT / version
+    folder = OUT / name
     folder.mkdir(exist_ok=True)
     # Lockdep reports at the level of warnings, which `quiet` hides; the start of the log is a notice.
     allowed = "THP_TEST_FILL_MEMORY=1 THP_TEST_READ_ERRORS=1"
     line = f"loglevel=6 numa=fake=2 {allowed} THP_TEST_SLOW={SLOW} THP_STRESS_SECONDS={STRESS_SECONDS}"
     machine = Machine(kernel_line=line)
-    with step(f"lockdep: {', '.join(plan)} with cgroup {version}"):
+    with step(f"lockdep: {name}: {', '.join(plan)}"):
         base = direct_boot.base_archive(chosen, folder)
         console = direct_boot.run(image, base, plan, folder, TIME_LIMIT, machine)
     results = read_console(console, plan)
-    wrong = [f"{name}: {test.verdict}: {test.reason}" for name, test in results.items() if test.verdict != "pass"]
-    say(f"lockdep: cgroup {version}: {len(results) - len(wrong)} of {len(results)} tests pass")
+    wrong = [f"{title}: {test.verdict}: {test.reason}" for title, test in results.items() if test.verdict != "pass"]
+    say(f"lockdep: {name}: {len(results) - len(wrong)} of {len(results)} tests pass")
     return [f"{reason} (read {console})" for reason in [*wrong, *complaints(console)]]
 
 
 def keys() -> dict[str, str]:
     """Name what the outcome of each run depends on: the kernel, its configuration, how it is run, and the tests."""
-    programs = mutants.PROGRAM.findall((rpms.TESTS / "Makefile").read_text())
-    sources = {path.name: path.read_text() for path in rpms.TESTS.iterdir() if path.suffix in (".c", ".h")}
-    shared = [text for name, text in sorted(sources.items()) if Path(name).stem not in programs]
+    sources = Sources(rpms.TESTS)
     files = (direct_boot.CONFIG, EXTRA, direct_boot.INIT, Path(__file__), Path(lockdep_state.__file__))
-    common = [lock.used().version, *map(tested.diff, rpms.patches()), *(path.read_text() for path in files), *shared]
-    return {version: tested.key(*common, *(sources[f"{name}.c"] for name in names)) for version, names in RUNS.items()}
+    common = [lock.used().sha256, *map(tested.diff, rpms.patches()), *(path.read_text() for path in files)]
+    common += sources.shared
+    return {name: tested.key(*common, *(sources.programs[one] for one in chosen)) for name, chosen in RUNS.items()}
 
 
 def command() -> None:
@@ -107,18 +106,18 @@ def command() -> None:
     arguments = parser.parse_args()
     current = keys()
     record = tested.Record(ROOT / "patches" / lock.used().series, KIND)
-    versions = record.changed(current) if arguments.changed else list(current)
-    if not versions:
+    names = record.changed(current) if arguments.changed else list(current)
+    if not names:
         return
     with step("lockdep: build the kernel"):
         image = build_kernel()
     programs = unpack_programs()
     wrong = []
-    for version in versions:
-        found = run(version, image, programs)
+    for name in names:
+        found = run(name, image, programs)
         wrong += found
         if arguments.record and not found:
-            record.write({**record.read(), version: current[version]})
+            record.write({**record.read(), name: current[name]})
     for reason in wrong:
         say(f"  {reason}")
     if wrong:

@@ -5,7 +5,6 @@ A result is kept for as long as neither the source of that kernel nor that of th
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -17,16 +16,16 @@ from lab import direct_boot, splats
 from lab.direct_boot import CONFIG, Machine
 from lab.kernel_build import Place, merged
 from scripts import files, series, tested
-from scripts.console import BUILD, ROOT, UserError, run_logged
+from scripts.console import BUILD, UserError, run_logged
 from tests.kernel import lockdep
 from tests.mutation.mutants import LOCKDEP
+from tests.programs import SELFTESTS, Sources
 from tests.verdicts import read_console
 
 WORK = BUILD / "mutation"
 SOURCE = WORK / "src"
 TESTS = WORK / "tests"
 RESULTS = WORK / "results.json"
-SELFTESTS = ROOT / "tests" / "selftests"
 # Takes the place of a mutant's slug. No mutant has it: slugs are written with hyphens.
 WHOLE = "whole_series"
 # They want the machine for themselves.
@@ -132,11 +131,9 @@ class Runner:
 
     def digests(self) -> dict[str, str]:
         """Name what each program is made of and run with."""
-        names = set(self.program_of.values())
-        sources = [path for path in sorted(SELFTESTS.iterdir()) if path.suffix in (".c", ".h")]
-        shared = [CONFIG, lockdep.EXTRA, direct_boot.INIT, *(path for path in sources if path.stem not in names)]
-        base = hashlib.sha256(b"".join(path.read_bytes() for path in shared)).hexdigest()
-        return {path.stem: f"{base}{path.read_text()}" for path in sources if path.stem in names}
+        sources = Sources()
+        common = [*(path.read_text() for path in (CONFIG, lockdep.EXTRA, direct_boot.INIT)), *sources.shared]
+        return {name: tested.key(*common, text) for name, text in sources.programs.items()}
 
     def keys(self, tests: Sequence[str]) -> dict[str, str]:
         """Name what is about to be tested: the source as it is, and each test."""

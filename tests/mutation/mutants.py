@@ -15,10 +15,9 @@ from pathlib import Path
 
 from scripts import check_headers, series, tested
 from scripts.console import UserError
+from tests.programs import Sources
 
 FOLDER = "mutants"
-PROGRAM = re.compile(r"^TEST_GEN_PROGS(?:_EXTENDED)? [:+]= (\S+)$", re.MULTILINE)
-TEST = re.compile(r"\bTEST(?:_WITH)?\(\"([^\"]+)\"")
 # What a mutant may need beyond the kernel for direct boots.
 LOCKDEP = "lockdep"
 NEEDS = (LOCKDEP,)
@@ -188,18 +187,6 @@ def functions(tree: series.Tree, mutant: Mutant) -> str:
 
 
 # What a result depends on
-
-
-class Sources:
-    """The source of each selftest."""
-
-    def __init__(self, folder: Path) -> None:
-        programs = PROGRAM.findall((folder / "Makefile").read_text())
-        texts = [(folder / f"{program}.c").read_text() for program in programs]
-        self.of_test = {test: text for text in texts for test in TEST.findall(text)}
-
-    def of(self, tests: Iterable[str]) -> list[str]:
-        return sorted({self.of_test[test] for test in tests})
 
 
 def key(tree: series.Tree, mutant: Mutant, sources: Sources) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from scripts import lock, series, tested
 from scripts.console import UserError, main, say, step
 from tests.mutation import mutants
-from tests.mutation.kernels import RESULTS, SELFTESTS, SOURCE, WHOLE, Result, Runner, build_tests, flavour
+from tests.mutation.kernels import RESULTS, SOURCE, WHOLE, Result, Runner, build_tests, flavour
 from tests.mutation.mutants import Failure, Mutant
+from tests.programs import Sources
 
 Results = Mapping[tuple[str, str], Result]
 Pair = tuple[str, str]
@@ -137,7 +138,7 @@ def command() -> None:
     if arguments.times:
         measure(tree, selected, arguments.times)
         return
-    keys = mutants.keys(tree, every, mutants.Sources(SELFTESTS))
+    keys = mutants.keys(tree, every, Sources())
     record = tested.Record(patches.folder, "mutation")
     if arguments.changed:
         changed = record.changed({mutant.slug: keys[mutant.slug] for mutant in selected})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from scripts import flavours, rpms, tested
+from scripts import flavours, lock, rpms, tested
 from tests.kernel import lockdep, lockdep_state
 from tests.kernel.gate import Gate, Work
 from tests.kernel.results import Results
@@ -82,8 +83,15 @@ def test_a_changed_program_repeats_the_run_that_has_it(tmp_path: Path, monkeypat
     assert set(lockdep.keys().values()).isdisjoint(after.values())
 
 
-def test_a_changed_configuration_or_patch_repeats_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_source_configuration_or_patch_repeats_every_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = lockdep.keys()
+    with monkeypatch.context() as patched:
+        # A later revision of a package has the same version.
+        revised = replace(lock.used(), sha256="0" * 64)
+        patched.setattr(lock, "used", lambda: revised)
+        assert set(lockdep.keys().values()).isdisjoint(before.values())
     with monkeypatch.context() as patched:
         config = tmp_path / "lockdep.config"
         config.write_text("CONFIG_PROVE_LOCKING=n\n")

@@ -10,8 +10,9 @@ import pytest
 from scripts import check_headers, series
 from scripts.console import BUILD, ROOT, UserError
 from tests.mutation import hazards, mutants, run
-from tests.mutation.kernels import SELFTESTS, WHOLE, Result, complaints
+from tests.mutation.kernels import WHOLE, Result, complaints
 from tests.mutation.mutants import Failure, Mutant
+from tests.programs import Sources
 from tests.verdicts import read_console
 
 WANTED = {"thp_a": ["a.one", "a.two", "a.three"], "thp_b": ["b.one"]}
@@ -235,7 +236,7 @@ class Toy:
         self.tree.git("commit", "--quiet", "--message=x", "--allow-empty")
 
     def key(self) -> str:
-        return mutants.key(self.tree, mutants.parse(self.mutant), mutants.Sources(self.folder))
+        return mutants.key(self.tree, mutants.parse(self.mutant), Sources(self.folder))
 
     def change(self, name: str, old: str, new: str) -> None:
         path = self.folder / name
@@ -314,11 +315,11 @@ def test_a_record_keeps_what_passes_and_drops_the_rest() -> None:
 
 
 def test_every_test_is_found_in_one_program() -> None:
-    assert check_headers.test_names(check_headers.REQUIRED) <= set(mutants.Sources(SELFTESTS).of_test)
+    assert check_headers.test_names(check_headers.REQUIRED) <= set(Sources().program_of)
 
 
 def test_every_mutant_fits_the_series() -> None:
-    sources = mutants.Sources(SELFTESTS)
+    sources = Sources()
     for folder in (ROOT / "patches").glob("*/mutants"):
         every = mutants.mutants(folder.parent)
         keys = mutants.keys(series.Tree(BUILD / "tree" / folder.parent.name), every, sources)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 
 from scripts import check_headers
-from scripts.console import ROOT
+from tests.programs import SELFTESTS, TEST
 
-SELFTESTS = ROOT / "tests" / "selftests"
-TEST = re.compile(r'TEST(?:_WITH)?\(\s*"([^"]+)"')
 PROGRAM = re.compile(r"^TEST_GEN_PROGS [+:]= (\w+)$", re.MULTILINE)
 
 
