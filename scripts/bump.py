@@ -1,6 +1,6 @@
 """Move to the newest stable release of the series: pin it, apply, configure, build, gate, and leave one commit.
 
-Newer is a later revision of the package that the pinned source is from, too: by these, distributions repair a release.
+A later revision of the package that the pinned source is from counts as newer: distributions fix a release that way.
 
 Each step is a target of the Makefile, which goes on where it was. A bump is under way while the lock differs from the
 last commit's, so whatever stopped it, the same command goes on when that is fixed.
@@ -13,9 +13,10 @@ import re
 import subprocess
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
+from functools import cmp_to_key
 from pathlib import Path
 
-from scripts import config, files, kconfig, lock, sources
+from scripts import config, files, kconfig, lock, repository, sources
 from scripts.console import BUILD, ROOT, UserError, main, say, step
 from scripts.flavours import FLAVOURS
 from scripts.lock import Source, numbers
@@ -52,32 +53,30 @@ def under_way() -> bool:
     return lock.LOCK.read_text() != committed(lock.LOCK)
 
 
+def newer(source: Source, pinned: Source) -> bool:
+    if source.version != pinned.version:
+        return numbers(source.version) > numbers(pinned.version)
+    # A revision says something about others of the same package alone. rpm compares Debian's as dpkg does.
+    same = source.kind == pinned.kind and source.package
+    return bool(same) and repository.newer(*(known.package.rpartition("=")[2] for known in (source, pinned)))
+
+
+def order(one: Source, other: Source) -> int:
+    return newer(other, one) - newer(one, other)
+
+
 def offers(series: str, known: Iterable[Place]) -> list[Source]:
     """Return what all places list, newest first, and in the order of the places where they list the same."""
     listed = []
     for place in known:
-        found = place.listed(series) if place.usable() else []
+        found = sorted(place.listed(series), key=cmp_to_key(order)) if place.usable() else []
         say(f"  {place.kind}: {found[0].version if found else 'nothing'}")
         listed += found
     return sorted(listed, key=lambda source: numbers(source.version), reverse=True)
 
 
-def revision(source: Source) -> list[int]:
-    """Return the numbers in the name of a package, in which those of its revision are the last."""
-    return [int(number) for number in re.findall(r"\d+", source.package)]
-
-
-def newer(source: Source, pinned: Source) -> bool:
-    if source.version != pinned.version:
-        return numbers(source.version) > numbers(pinned.version)
-    return source.kind == pinned.kind and revision(source) > revision(pinned)
-
-
 def named(source: Source) -> str:
-    """Return what a source is: a release, or a revision of the release that the last commit has."""
-    before = {known.version for known in lock.parse(committed(lock.LOCK), lock.LOCK.name)}
-    revised = source.package and source.version in before
-    return f"Linux {source.version} of {source.package}" if revised else f"Linux {source.version}"
+    return f"Linux {source.version} of {source.package}" if source.package else f"Linux {source.version}"
 
 
 def find(pinned: Source, listed: Sequence[Source], known: Sequence[Place]) -> Source | None:
@@ -118,15 +117,18 @@ def pin(found: Source, new: Sequence[Source]) -> None:
     lock.write(new)
 
 
-def behind(pinned: Source, listed: Sequence[Source]) -> None:
-    """Fail if a place lists something newer than the pinned source, which was then not available."""
+def behind(pinned: Source, listed: Sequence[Source], tried: bool) -> None:
+    """Fail if a place lists something newer than the pinned source, whether or not this run has tried to get it."""
     missed = [source for source in listed if newer(source, pinned)]
     if missed:
         first = named(missed[0])
-        where = ", ".join(dict.fromkeys(source.kind for source in missed if named(source) == first))
+        where = ", ".join(dict.fromkeys(source.kind for source in missed if source.version == missed[0].version))
+        what = f"{named(pinned)} is behind: {where} lists {first}"
+        if not tried:
+            raise UserError(what, "run `make bump` once more")
         raise UserError(
-            f"{named(pinned)} is behind: {where} lists {first}, and no place gives it to this host",
-            "run `make bump` on a host that reaches kernel.org, or again when the archive has the files",
+            f"{what}, and no place gives it to this host",
+            "run `make bump` again when the archive has the files, or on a host that reaches another place",
         )
 
 
@@ -173,22 +175,22 @@ def commit(pinned: Source) -> None:
     changed = git("diff", "--name-only", "HEAD", "--", "patches").splitlines()
     names = sorted(Path(name).stem for name in changed if name.endswith(".patch"))
     patches = f"Changed with it: {', '.join(names)}." if names else "The series applies as it was."
-    # Afterwards, the last commit has it.
-    name = named(pinned)
+    revised = f"%global base {pinned.version}}}" in committed(SPEC)
     git("add", "--all", "--", *PATHS)
-    message = ("--message", f"Move to {name}", "--message", f"{patches} The gate of the cloud flavour passed.")
+    message = ("--message", f"Move to {named(pinned)}", "--message", f"{patches} The gate of the cloud flavour passed.")
     git("commit", "--quiet", *message, "--", *PATHS)
     SHOWN.unlink(missing_ok=True)
-    say(f"bump: committed {name}; `make check-full` tests the rest, CONTRIBUTING.md says how to record it")
-    if name != f"Linux {pinned.version}":
-        say("bump: *** the packages keep their version, so hosts take them for new only with a higher SPIN ***")
+    say(f"bump: committed {named(pinned)}; `make check-full` tests the rest, CONTRIBUTING.md says how to record it")
+    if revised:
+        say("bump: *** the version is the same: give a SPIN that is higher than that of what hosts have ***")
 
 
 def bump(until: str, known: Sequence[Place]) -> None:
     pinned = lock.read()[0]
     with step(f"ask every place for its newest {pinned.series}.y"):
         listed = offers(pinned.series, known)
-    if under_way():
+    resumed = under_way()
+    if resumed:
         say(f"bump: going on with {named(pinned)}")
     else:
         dirty = git("status", "--porcelain", "--", *PATHS).strip()
@@ -201,7 +203,7 @@ def bump(until: str, known: Sequence[Place]) -> None:
         with step(f"fetch what is newer than {named(pinned)}"):
             found = find(pinned, listed, known)
         if found is None:
-            behind(pinned, listed)
+            behind(pinned, listed, tried=True)
             say(f"bump: {newest(pinned, listed, known)}")
             return
         pin(found, lines(found, listed, lock.everything(), list(lock.KINDS)))
@@ -215,7 +217,7 @@ def bump(until: str, known: Sequence[Place]) -> None:
             say(f"bump: stopped behind {until}, as asked; `make bump` goes on")
             return
     commit(pinned)
-    behind(pinned, listed)
+    behind(pinned, listed, tried=not resumed)
 
 
 def command() -> None:

@@ -23,6 +23,7 @@ tree refresh config gate:
 	@test $@ != refresh || echo refreshed >> patches/6.1/one.patch
 """
 SPEC = "%{!?base:%global base 6.1.9}\n%changelog\n* Fri Nov 20 2026 somebody - 6.1.9-1\n- First.\n"
+MOVED = "Move to Linux 6.1.12 of linux-source-6.1=6.1.12-1"
 ALL = ["tree", "refresh", "config", "gate"]
 
 
@@ -30,10 +31,15 @@ class Shelf:
     """A place that lists versions and has the files of some."""
 
     def __init__(
-        self, kind: str, listed: Sequence[str], gone: Sequence[str] = (), hashes: bool = False, revision: int = 1
+        self,
+        kind: str,
+        listed: Sequence[str],
+        gone: Sequence[str] = (),
+        hashes: bool = False,
+        revisions: Sequence[str] = ("1",),
     ) -> None:
         self.kind = kind
-        self.revision = revision
+        self.revisions = revisions
         self.versions = listed
         self.gone = gone
         self.hashes = hashes
@@ -42,21 +48,29 @@ class Shelf:
     def usable() -> bool:
         return True
 
-    def content(self, version: str) -> bytes:
-        return f"Linux {version}, revision {self.revision}".encode()
+    def package(self, version: str, revision: str) -> str:
+        return f"linux-source-6.1={version}-{revision}" if lock.KINDS[self.kind] else ""
 
-    def line(self, version: str, known: bool = True) -> Source:
-        sha256 = hashlib.sha256(self.content(version)).hexdigest() if known else lock.UNKNOWN
-        package = f"linux-source-6.1={version}-{self.revision}" if lock.KINDS[self.kind] else ""
+    def content(self, version: str, package: str) -> bytes:
+        return f"Linux {version}, {package}".encode()
+
+    def line(self, version: str, known: bool = True, revision: str = "1") -> Source:
+        package = self.package(version, revision)
+        sha256 = hashlib.sha256(self.content(version, package)).hexdigest() if known else lock.UNKNOWN
         return Source("linux", version, sha256, self.kind, package)
 
     def listed(self, series: str) -> list[Source]:
-        return [self.line(version, self.hashes) for version in self.versions if version.startswith(f"{series}.")]
+        return [
+            self.line(version, self.hashes, revision)
+            for version in self.versions
+            for revision in self.revisions
+            if version.startswith(f"{series}.")
+        ]
 
     def fetch(self, source: Source, part: Path) -> bool:
         if source.version in self.gone:
             return False
-        part.write_bytes(self.content(source.version))
+        part.write_bytes(self.content(source.version, source.package))
         return True
 
 
@@ -108,11 +122,11 @@ def shelves() -> list[Place]:
 
 def test_bump_leaves_one_commit_with_everything(repository: Path) -> None:
     bump.bump("", shelves())
-    assert commits(repository) == ["Move to Linux 6.1.12", "First"]
+    assert commits(repository) == [MOVED, "First"]
     assert git(repository, "status", "--porcelain") == ""
     assert ran(repository) == ALL
     assert "%global base 6.1.12}" in bump.SPEC.read_text()
-    assert "- Linux 6.1.12.\n\n* Fri Nov 20 2026" in bump.SPEC.read_text()
+    assert "- Linux 6.1.12 of linux-source-6.1=6.1.12-1.\n\n* Fri Nov 20 2026" in bump.SPEC.read_text()
     debian, linux_source = (Shelf(kind, []).line("6.1.12").line() for kind in ("debian", "linux-source"))
     assert lock.LOCK.read_text() == f"# why\n{linux_source}linux 6.1.12 - kernel.org\n{debian}"
     assert "Changed with it: one." in git(repository, "log", "-1", "--format=%b")
@@ -124,28 +138,53 @@ def test_line_of_a_place_without_the_release_stays(repository: Path) -> None:
     assert [source.version for source in lock.read()] == ["6.1.12", "6.1.12"]
 
 
-def test_later_revision_of_the_package_is_newer(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A distribution's repairs of a release arrive that way. The release, as another place has it, is the same."""
-    before, after = (Shelf("linux-source", ["6.1.9"], revision=revision) for revision in (9, 10))
-    release = Shelf("kernel.org", ["6.1.9"]).line("6.1.9")
-    lock.write([before.line("6.1.9"), release])
+def pinned_at(repository: Path, *sources: Source) -> None:
+    lock.write(sources)
     git(repository, "commit", "--quiet", "--all", "--message=Second")
-    for place in (before, Shelf("linux-source", ["6.1.9"], revision=8)):
-        bump.bump("", [place])
-        assert "nothing to do: Linux 6.1.9 of linux-source-6.1=6.1.9-9 is the newest" in capsys.readouterr().out
-    bump.bump("", [after])
-    assert commits(repository)[:2] == ["Move to Linux 6.1.9 of linux-source-6.1=6.1.9-10", "Second"]
-    assert lock.read() == [after.line("6.1.9"), release]
+
+
+def test_later_revision_of_the_package_is_newer(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Distributions fix a release that way. The release itself, which other places have, stays what it is."""
+    release = Shelf("kernel.org", ["6.1.9"])
+    pinned_at(repository, Shelf("linux-source", []).line("6.1.9", revision="9"), release.line("6.1.9"))
+    # The older ones first, as dnf lists them.
+    bump.bump("", [release, Shelf("linux-source", ["6.1.9"], revisions=["8", "9", "10"])])
+    name = "Linux 6.1.9 of linux-source-6.1=6.1.9-10"
+    assert commits(repository)[:2] == [f"Move to {name}", "Second"]
+    assert lock.read() == [Shelf("linux-source", []).line("6.1.9", revision="10"), release.line("6.1.9")]
     assert ran(repository) == ALL
-    assert "- Linux 6.1.9 of linux-source-6.1=6.1.9-10.\n" in bump.SPEC.read_text()
-    assert "only with a higher SPIN" in capsys.readouterr().out
+    assert f"- {name}.\n" in bump.SPEC.read_text()
+    assert "give a SPIN that is higher" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("revision", ["9", "8", "9~deb11u1"])
+def test_same_or_earlier_revision_is_not_newer(repository: Path, revision: str) -> None:
+    pinned_at(repository, Shelf("linux-source", []).line("6.1.9", revision="9"))
+    bump.bump("", [Shelf("linux-source", ["6.1.9"], revisions=[revision])])
+    assert (ran(repository), commits(repository)) == ([], ["Second", "First"])
+
+
+def test_revisions_are_none_of_another_place(repository: Path) -> None:
+    pinned_at(repository, Shelf("kernel.org", []).line("6.1.9"))
+    bump.bump("", [Shelf("kernel.org", ["6.1.9"]), Shelf("linux-source", ["6.1.9"], revisions=["10"])])
+    assert ran(repository) == []
 
 
 def test_later_revision_that_is_gone_is_an_error(repository: Path) -> None:
-    lock.write([Shelf("linux-source", []).line("6.1.9")])
-    git(repository, "commit", "--quiet", "--all", "--message=Second")
-    with pytest.raises(UserError, match=r"linux-source lists Linux 6\.1\.9 of linux-source-6\.1=6\.1\.9-2, and no"):
-        bump.bump("", [Shelf("linux-source", ["6.1.9"], gone=["6.1.9"], revision=2)])
+    pinned_at(repository, Shelf("linux-source", []).line("6.1.9"))
+    lists = r"linux-source lists Linux 6\.1\.9 of linux-source-6\.1=6\.1\.9-2, and no place gives it"
+    with pytest.raises(UserError, match=lists):
+        bump.bump("", [Shelf("linux-source", ["6.1.9"], gone=["6.1.9"], revisions=["2"])])
+
+
+def test_what_appeared_since_a_bump_was_stopped_needs_another_one(repository: Path) -> None:
+    pinned_at(repository, Shelf("linux-source", []).line("6.1.9"))
+    bump.bump("config", [Shelf("linux-source", ["6.1.9"], revisions=["2"])])
+    with pytest.raises(
+        UserError, match=r"6\.1\.9-2 is behind: linux-source lists .*6\.1\.9-3; run `make bump` once more"
+    ):
+        bump.bump("", [Shelf("linux-source", ["6.1.9"], revisions=["2", "3"])])
+    assert commits(repository)[0] == "Move to Linux 6.1.9 of linux-source-6.1=6.1.9-2"
 
 
 @pytest.mark.parametrize("stop", ALL)
@@ -157,8 +196,8 @@ def test_bump_goes_on_where_it_stopped(repository: Path, stop: str) -> None:
     assert ran(repository) == ALL[: ALL.index(stop) + 1]
     (repository / f"stop-{stop}").unlink()
     bump.bump("", shelves())
-    assert commits(repository) == ["Move to Linux 6.1.12", "First"]
-    assert bump.SPEC.read_text().count("- Linux 6.1.12.") == 1
+    assert commits(repository) == [MOVED, "First"]
+    assert bump.SPEC.read_text().count("- Linux 6.1.12 ") == 1
 
 
 def test_bump_can_stop_before_the_build(repository: Path) -> None:
@@ -174,7 +213,7 @@ def test_new_answer_stops_the_bump_once(repository: Path) -> None:
         bump.bump("", shelves())
     assert "gate" not in ran(repository)
     bump.bump("", shelves())
-    assert commits(repository)[0] == "Move to Linux 6.1.12"
+    assert commits(repository)[0] == MOVED
 
 
 def test_release_that_no_place_gives_is_an_error(repository: Path) -> None:
@@ -189,7 +228,7 @@ def test_bump_to_less_than_the_newest_ends_with_an_error(repository: Path) -> No
     some = [Shelf("debian", ["6.1.12"], gone=["6.1.12"], hashes=True), Shelf("linux-source", ["6.1.10"])]
     with pytest.raises(UserError, match=r"6\.1\.10-1 is behind: debian lists Linux 6\.1\.12,"):
         bump.bump("", some)
-    assert commits(repository) == ["Move to Linux 6.1.10", "First"]
+    assert commits(repository) == ["Move to Linux 6.1.10 of linux-source-6.1=6.1.10-1", "First"]
 
 
 def test_newest_release_needs_nothing(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
