@@ -190,13 +190,14 @@ def check_host(needed: int) -> None:
     missing += [header for header in HEADERS if not any((root / header).exists() for root in roots)]
     if missing:
         raise UserError(f"this host lacks {', '.join(missing)}", "run `make deps`")
-    check_room(BUILD, needed)
+    check_room(BUILD, needed, "move build/")
 
 
-def check_room(folder: Path, needed: int) -> None:
+def check_room(folder: Path, needed: int, other: str) -> None:
+    """`other` says how the build gets to another file system."""
     free = shutil.disk_usage(folder).free >> 30
     if free < needed:
-        raise UserError(f"{folder} has {free} GiB free, a build needs {needed}", "free some, or move it elsewhere")
+        raise UserError(f"{folder} has {free} GiB free, a build needs {needed}", f"free some, or {other}")
 
 
 def pack(folder: Path, name: str, target: Path) -> None:

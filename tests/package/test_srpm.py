@@ -129,7 +129,7 @@ def clean_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     be built where one of them is not installed.
     """
     folder = tmp_path_factory.mktemp("clean") / "root"
-    rpms.check_room(folder.parent, GIB if OF_KERNEL else rpms.NEEDED_GIB)
+    rpms.check_room(folder.parent, GIB if OF_KERNEL else rpms.NEEDED_GIB, "set TMPDIR")
     spec = (HERE / "build-root.spec").read_text()
     debian = [name.split()[-1] for name in re.findall(r"(?m)^%debian (.+)$", spec)]
     command = ["mmdebstrap", "--variant=apt", f"--include={','.join([*TOOLS, *debian])}", "bookworm", str(folder)]
