@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from scripts.console import ROOT
+from scripts import rpms
 
-SELFTESTS = ROOT / "tests" / "selftests"
 PROGRAM = re.compile(r"^TEST_GEN_PROGS(?:_EXTENDED)? [:+]= (\S+)$", re.MULTILINE)
 TEST = re.compile(r"\bTEST(?:_WITH)?\(\s*\"([^\"]+)\"")
 
@@ -16,7 +15,7 @@ TEST = re.compile(r"\bTEST(?:_WITH)?\(\s*\"([^\"]+)\"")
 class Sources:
     """The source of each program by its name, what they share, and of which one each test is a part."""
 
-    def __init__(self, folder: Path = SELFTESTS) -> None:
+    def __init__(self, folder: Path = rpms.TESTS) -> None:
         texts = {path: path.read_text() for path in sorted(folder.iterdir()) if path.suffix in (".c", ".h")}
         names = PROGRAM.findall((folder / "Makefile").read_text())
         self.programs = {name: texts[folder / f"{name}.c"] for name in names}

@@ -15,11 +15,11 @@ from pathlib import Path
 from lab import direct_boot, splats
 from lab.direct_boot import CONFIG, Machine
 from lab.kernel_build import Place, merged
-from scripts import files, series, tested
+from scripts import files, rpms, series, tested
 from scripts.console import BUILD, UserError, run_logged
 from tests.kernel import lockdep
 from tests.mutation.mutants import LOCKDEP
-from tests.programs import SELFTESTS, Sources
+from tests.programs import Sources
 from tests.verdicts import read_console
 
 WORK = BUILD / "mutation"
@@ -80,7 +80,7 @@ def build_tests() -> dict[str, str]:
     kernel.make(["headers"], "kernel headers")
     inside = SOURCE / "tools" / "testing" / "selftests" / "thp"
     shutil.rmtree(inside, ignore_errors=True)
-    shutil.copytree(SELFTESTS, inside)
+    shutil.copytree(rpms.TESTS, inside)
     shutil.rmtree(TESTS, ignore_errors=True)
     command = ["make", "-s", "-C", str(inside.parent), "TARGETS=thp", "install", f"INSTALL_PATH={TESTS}"]
     command += [f"KHDR_INCLUDES=-isystem {kernel.objects / 'usr' / 'include'}", f"O={WORK / 'selftests'}"]

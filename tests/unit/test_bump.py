@@ -48,14 +48,12 @@ class Shelf:
     def usable() -> bool:
         return True
 
-    def package(self, version: str, revision: str) -> str:
-        return f"linux-source-6.1={version}-{revision}" if lock.KINDS[self.kind] else ""
-
-    def content(self, version: str, package: str) -> bytes:
+    @staticmethod
+    def content(version: str, package: str) -> bytes:
         return f"Linux {version}, {package}".encode()
 
     def line(self, version: str, known: bool = True, revision: str = "1") -> Source:
-        package = self.package(version, revision)
+        package = f"linux-source-6.1={version}-{revision}" if lock.KINDS[self.kind] else ""
         sha256 = hashlib.sha256(self.content(version, package)).hexdigest() if known else lock.UNKNOWN
         return Source("linux", version, sha256, self.kind, package)
 
