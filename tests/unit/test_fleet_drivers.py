@@ -295,6 +295,58 @@ def test_modules_of_third_parties_are_named_unless_the_kernel_has_them(machine: 
     assert machine.lacking() == ["what needs a third-party module (nvidia, zfs)"]
 
 
+@pytest.mark.parametrize(("shown", "driver"), [("iscsi_tcp", "iscsi_tcp"), ("iscsi_iser", "ib_iser")])
+def test_a_disk_of_iscsi_needs_the_driver_of_its_session(machine: Machine, shown: str, driver: str) -> None:
+    machine.build_in("virtio_blk", "virtio_pci")
+    machine.provide("ext4", "fs-ext4")
+    machine.provide(driver, uname=OLD)
+    disk = machine.root / "sys/devices/platform/host2/session1/target2:0:0/2:0:0:0/block/sda"
+    disk.mkdir(parents=True)
+    machine.link("sys/dev/block/8:0", disk)
+    (machine.root / "sys/class/scsi_host/host2").mkdir(parents=True)
+    (machine.root / "sys/class/scsi_host/host2/proc_name").write_text(f"{shown}\n")
+    (machine.root / "proc/self/mountinfo").write_text("20 1 8:0 / /srv rw - ext4 /dev/sda rw\n")
+    assert machine.lacking() == [f"the file system at /srv ({driver})"]
+    machine.provide(driver)
+    assert machine.lacking() == []
+
+
+def test_a_disk_with_several_controllers_needs_the_drivers_of_all(machine: Machine) -> None:
+    machine.build_in("virtio_blk", "virtio_pci")
+    machine.provide("ext4", "fs-ext4")
+    machine.provide("nvme-tcp", uname=OLD)
+    subsystem = machine.root / "sys/devices/virtual/nvme-subsystem/nvme-subsys0"
+    (subsystem / "nvme0n1").mkdir(parents=True)
+    card = machine.device("pci0/0000:00:06.0", "nvme", "pci:v00001B36d00000010sv*") / "nvme/nvme0"
+    for controller, transport in ((card, "pcie"), (machine.root / "sys/devices/virtual/nvme-fabrics/ctl/nvme1", "tcp")):
+        controller.mkdir(parents=True)
+        (controller / "transport").write_text(f"{transport}\n")
+        (subsystem / controller.name).symlink_to(controller)
+    machine.link("sys/dev/block/259:0", subsystem / "nvme0n1")
+    (machine.root / "proc/self/mountinfo").write_text("20 1 259:0 / / rw - ext4 /dev/nvme0n1 rw\n")
+    assert machine.lacking() == ["the file system at / (nvme, nvme-tcp)"]
+    machine.build_in("nvme", "nvme-tcp")
+    assert machine.lacking() == []
+
+
+def test_consoles_need_their_drivers_and_a_screen_needs_none(machine: Machine) -> None:
+    machine.build_in("virtio_blk", "virtio_pci")
+    machine.provide("ext4", "fs-ext4")
+    port = machine.device("pci0/0000:00:07.0", "8250_exar", "pci:v000013A8d*")
+    for name in ("console", "tty0", "ttyS4"):
+        (machine.root / "sys/class/tty" / name).mkdir(parents=True)
+    (machine.root / "sys/class/tty/ttyS4/device").symlink_to(port)
+    active = machine.root / "sys/class/tty/console/active"
+    active.write_text("tty0 ttyS4 hvc0\n")
+    assert machine.lacking() == ["the console ttyS4 (8250_exar)"]
+    hvc = machine.device("pci0/0000:00:03.0/virtio2", "virtio_console", "virtio:d00000003v*")
+    machine.link("sys/bus/drivers/virtio_console/virtio2", hvc)
+    machine.link("sys/bus/virtio/drivers/virtio_console", machine.root / "sys/bus/drivers/virtio_console")
+    assert machine.lacking() == ["the console ttyS4 (8250_exar)", "the console hvc0 (virtio_console)"]
+    active.write_text("tty0\n")
+    assert machine.lacking() == []
+
+
 SECURE_BOOT = {"id": "secure-boot", "what": "this host would not boot it", "hint": "mokutil --import"}
 
 

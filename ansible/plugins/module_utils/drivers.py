@@ -23,6 +23,11 @@ ANONYMOUS = "0"
 TAINTS, LIVE_PATCH = frozenset("OP"), "K"
 # How multipath names its devices, and the module that these need.
 MPATH, DM_MULTIPATH = "mpath-", "dm-multipath"
+# Disks below these are reached by a network, or on several paths: no driver in sysfs is above them.
+ISCSI_SESSION, SUBSYSTEM = re.compile(r"/(host\d+)/session\d+/"), re.compile(r".*/nvme-subsystem/[^/]+")
+PCIE, RDMA_HOST, RDMA = "pcie", "iscsi_iser", "ib_iser"
+# hvc0 and the like are of no device in sysfs; on virtual machines, this driver has them.
+HVC, VIRTIO_CONSOLES = "hvc", "sys/bus/virtio/drivers/virtio_console"
 
 # The names by which kmod knows one driver. The alias of the device matches whatever the driver is called, but up to
 # Linux 6.16, nothing lists the aliases of what is built in; the name of its module is listed always.
@@ -42,7 +47,7 @@ THIRD_PARTY = "what needs a third-party module"
 
 
 def needs(running: str, root: Path = ROOT) -> dict[str, set[Names]]:
-    """Return the modules for each file system on a disk or in fstab, for the network, and those of third parties."""
+    """Return the modules for file systems on a disk or in fstab, for network and consoles, and of third parties."""
     found: dict[str, set[Names]] = {}
     listed = _fstab(root)
     for line in (files.text(root / "proc/self/mountinfo") or "").splitlines():
@@ -59,6 +64,9 @@ def needs(running: str, root: Path = ROOT) -> dict[str, set[Names]]:
             found[f"the network interface {interface.name}"] = set(_chain(root, running, card.resolve()))
     for name, kind in _links(root).items():
         found.setdefault(f"the network interface {name}", set()).add((LINKS[kind], f"rtnl-link-{kind}"))
+    for console in (files.word(root / "sys/class/tty/console/active") or "").split():
+        if devices := _console(root, console):
+            found[f"the console {console}"] = {names for each in devices for names in _chain(root, running, each)}
     if modules := third_party(root):
         found[THIRD_PARTY] = {(name,) for name in modules}
     return found
@@ -98,6 +106,14 @@ def _lower(interface: Path) -> Iterator[str]:
         yield from _lower(interface.parent / lower.name.partition("_")[2])
 
 
+def _console(root: Path, name: str) -> list[Path]:
+    """Return the devices of a console; a screen has none, as it goes on with what the firmware has set up."""
+    if name.startswith(HVC):
+        return [path.resolve() for path in sorted((root / VIRTIO_CONSOLES).glob("virtio*"))]
+    device = root / "sys/class/tty" / name / "device"
+    return [device.resolve()] if device.exists() else []
+
+
 def _block(root: Path, number: str, source: str) -> Path | None:
     """Return the directory of a block device below /sys, or None for a file system that is on none."""
     if number.partition(":")[0] == ANONYMOUS:
@@ -127,6 +143,7 @@ def _disk(root: Path, running: str, device: Path) -> Iterator[Names]:
             yield (DM_MULTIPATH,)
         yield from _volume(each)
         yield from _chain(root, running, each)
+        yield from _remote(root, running, each)
 
 
 def _volume(device: Path) -> Iterator[Names]:
@@ -139,6 +156,20 @@ def _volume(device: Path) -> Iterator[Names]:
     if name:
         for target in set(TARGET.findall(command.run(["dmsetup", "table", name]).out)):
             yield (TARGETS.get(target, f"dm-{target}"),)
+
+
+def _remote(root: Path, running: str, device: Path) -> Iterator[Names]:
+    """Return the drivers of a disk that has none above it: one of iSCSI, or of NVMe with several controllers."""
+    if session := ISCSI_SESSION.search(str(device)):
+        driver = files.word(root / "sys/class/scsi_host" / session[1] / "proc_name")
+        if driver:
+            yield (RDMA if driver == RDMA_HOST else driver,)
+    if subsystem := SUBSYSTEM.match(str(device)):
+        for controller in sorted(Path(subsystem[0]).glob("nvme*")):
+            transport = files.word(controller / "transport")
+            if transport and transport != PCIE:
+                yield (f"nvme-{transport}",)
+            yield from _chain(root, running, controller.resolve())
 
 
 def _is_multipath(device: Path) -> bool:
