@@ -1,4 +1,4 @@
-"""Make a host offer something: a mounted file system and a port, as units of its own that may not like a kernel."""
+"""Make a host offer something: a file system, a route and a port, as units of its own that may not like a kernel."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from tests.fleet.hosts import Member
 PORT = 8001
 # Section [Service] of each unit.
 MOUNT = ("Type=oneshot", "RemainAfterExit=yes", "ExecStart=/bin/mount -o loop /root/lab.img /srv")
+# No packet takes it, as those of the network have a smaller metric.
+ROUTE = ("Type=oneshot", "RemainAfterExit=yes", "ExecStart=/bin/ip -4 route add default dev lo metric 9999")
 LISTEN = (f"ExecStart=/usr/bin/python3 -m http.server {PORT} --bind 127.0.0.1", "WorkingDirectory=/srv")
 FAIL = ("Type=oneshot", "ExecStart=/bin/false")
 IMAGE = "truncate -s 32M /root/lab.img && mkfs.ext4 -q /root/lab.img"
+ROUTED = "ip -4 route show default | grep 'dev lo'"
 LISTENS = f"until ss -Hltn 'sport = :{PORT}' | grep -q .; do sleep 1; done"
 
 
@@ -36,6 +39,11 @@ def mount(member: Member, uname: str) -> None:
     member.vm.run(IMAGE)
     unit(member, "lab-mount", MOUNT, uname)
     member.vm.run("findmnt /srv")
+
+
+def route(member: Member, uname: str) -> None:
+    unit(member, "lab-route", ROUTE, uname)
+    member.vm.run(ROUTED)
 
 
 def failing(member: Member, uname: str) -> None:

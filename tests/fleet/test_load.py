@@ -60,6 +60,7 @@ def first(fleet: Fleet, operator: Operator, release: Release) -> Outcome:
     blocks(fleet[COMPLAINS])
     lacks = fleet[LACKS]
     offers.mount(lacks, lacks.before.uname)
+    offers.route(lacks, lacks.before.uname)
     offers.port(lacks, lacks.before.uname)
     offers.failing(lacks, release.uname)
     for name in NAMES:
@@ -100,10 +101,11 @@ def test_what_a_host_offered_and_lacks_fails_it_before_it_returns_to_service(fir
     assert first.result(LACKS) == "rolled-back"
     step, why = first.failure(LACKS)
     assert step == "gate"
-    lost = ("unit lab-failing.service has failed", "mount /srv is missing", f"socket tcp port {offers.PORT} is missing")
+    lost = ["unit lab-failing.service has failed", "mount /srv is missing", "route default dev lo is missing"]
+    lost.append(f"socket tcp port {offers.PORT} is missing")
     assert [sentence for sentence in lost if sentence not in why] == [], why
     expect.rolled_back(fleet[LACKS], first.states[LACKS])
-    fleet[LACKS].vm.run(f"findmnt /srv && {offers.LISTENS}")
+    fleet[LACKS].vm.run(f"findmnt /srv && {offers.ROUTED} && {offers.LISTENS}")
 
 
 def again(operator: Operator, title: str, **variables: object) -> Outcome:
