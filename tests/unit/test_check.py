@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import threading
 from pathlib import Path
 from typing import IO
@@ -34,7 +35,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Suites:
     suites = Suites()
     monkeypatch.setattr(check, "FOLDER", tmp_path)
     monkeypatch.setattr(check, "RUNS", {"check": check.stages("one", "two FLAVOUR=server", "three")})
-    monkeypatch.setattr(check, "sources", lambda: "state")
+    monkeypatch.setattr(check, "sources", lambda name: "state")
     monkeypatch.setattr(check, "run", suites.run)
     monkeypatch.setattr("sys.argv", ["check", "check"])
     return suites
@@ -70,10 +71,39 @@ def test_after_success_everything_runs_again(made: Suites) -> None:
 def test_after_a_change_everything_runs_again(made: Suites, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError):
         check.command()
-    monkeypatch.setattr(check, "sources", lambda: "another state")
+    monkeypatch.setattr(check, "sources", lambda name: "another state")
     with pytest.raises(UserError):
         check.command()
     assert len(made.ran) == 6
+
+
+def test_prose_is_no_source_of_what_does_not_test_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed() -> list[str]:
+        """Return the runs whose sources are others than before."""
+        now = {name: check.sources(name) for name in check.RUNS}
+        found = [name for name in now if now[name] != known.get(name)]
+        known.update(now)
+        return found
+
+    known: dict[str, str] = {}
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    (tmp_path / "docs").mkdir()
+    for name in ("README.md", "docs/lab.md", "code.py"):
+        (tmp_path / name).write_text("first\n")
+    assert changed() == ["check", "check-full"]
+    for name in ("README.md", "docs/lab.md", "tested.json"):
+        (tmp_path / name).write_text("second\n")
+        assert changed() == ["check"], name
+    for name in ("code.py", "new.py"):
+        (tmp_path / name).write_text("second\n")
+        assert changed() == ["check", "check-full"], name
+    subprocess.run(["git", "-C", tmp_path, "add", "."], check=True)
+    assert changed() == [], "to commit something changes nothing"
+    (tmp_path / "code.py").chmod(0o755)
+    assert changed() == ["check", "check-full"]
+    (tmp_path / "new.py").unlink()
+    assert changed() == ["check", "check-full"]
 
 
 def test_an_interrupt_keeps_what_has_passed(made: Suites) -> None:
