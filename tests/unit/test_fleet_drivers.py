@@ -329,7 +329,29 @@ def test_a_disk_with_several_controllers_needs_the_drivers_of_all(machine: Machi
     assert machine.lacking() == []
 
 
-def test_consoles_need_their_drivers_and_a_screen_needs_none(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("transport", "shown"), [("fc", "class/fc_host/host3"), ("rdma", "class/infiniband/mlx5_0/device"), ("tcp", "x")]
+)
+def test_a_disk_of_nvme_over_fabrics_needs_its_transport_and_the_adapter(
+    machine: Machine, transport: str, shown: str
+) -> None:
+    """As with nvme_core.multipath=N: the disk is below its controller."""
+    machine.build_in("virtio_blk", "virtio_pci")
+    machine.provide("ext4", "fs-ext4")
+    machine.provide(f"nvme-{transport}", uname=OLD)
+    disk = machine.root / "sys/devices/virtual/nvme-fabrics/ctl/nvme0/nvme0n1"
+    disk.mkdir(parents=True)
+    (disk.parent / "transport").write_text(f"{transport}\n")
+    machine.link("sys/dev/block/259:0", disk)
+    machine.link(f"sys/{shown}", machine.device("pci0/0000:00:08.0", "adapter", "pci:v00001234d*"))
+    (machine.root / "proc/self/mountinfo").write_text("20 1 259:0 / / rw - ext4 /dev/nvme0n1 rw\n")
+    adapter = "" if transport == "tcp" else "adapter, "
+    assert machine.lacking() == [f"the file system at / ({adapter}nvme-{transport})"]
+    machine.build_in("adapter", f"nvme-{transport}")
+    assert machine.lacking() == []
+
+
+def test_some_console_needs_its_driver_and_a_screen_needs_none(machine: Machine) -> None:
     machine.build_in("virtio_blk", "virtio_pci")
     machine.provide("ext4", "fs-ext4")
     port = machine.device("pci0/0000:00:07.0", "8250_exar", "pci:v000013A8d*")
@@ -343,6 +365,9 @@ def test_consoles_need_their_drivers_and_a_screen_needs_none(machine: Machine) -
     machine.link("sys/bus/drivers/virtio_console/virtio2", hvc)
     machine.link("sys/bus/virtio/drivers/virtio_console", machine.root / "sys/bus/drivers/virtio_console")
     assert machine.lacking() == ["the console ttyS4 (8250_exar)", "the console hvc0 (virtio_console)"]
+    machine.provide("virtio_console")
+    assert machine.lacking() == [], "one console is left"
+    (machine.root / "lib/modules" / NEW / "kernel/virtio_console.ko").unlink()
     active.write_text("tty0\n")
     assert machine.lacking() == []
 

@@ -23,8 +23,11 @@ ANONYMOUS = "0"
 TAINTS, LIVE_PATCH = frozenset("OP"), "K"
 # How multipath names its devices, and the module that these need.
 MPATH, DM_MULTIPATH = "mpath-", "dm-multipath"
-# Disks below these are reached by a network, or on several paths: no driver in sysfs is above them.
-ISCSI_SESSION, SUBSYSTEM = re.compile(r"/(host\d+)/session\d+/"), re.compile(r".*/nvme-subsystem/[^/]+")
+# Disks below these are reached by a network, or on several paths: mostly, no driver in sysfs is above them.
+ISCSI_SESSION = re.compile(r"/(host\d+)/session\d+/")
+SUBSYSTEM, FABRICS = re.compile(r".*/nvme-subsystem/[^/]+"), re.compile(r".*/nvme-fabrics/ctl/nvme\d+")
+# Adapters of networks that have no interface in sys/class/net, by the transport of NVMe.
+ADAPTERS = {"fc": "sys/class/fc_host/*", "rdma": "sys/class/infiniband/*/device"}
 PCIE, RDMA_HOST, RDMA = "pcie", "iscsi_iser", "ib_iser"
 # hvc0 and the like are of no device in sysfs; on virtual machines, this driver has them.
 HVC, VIRTIO_CONSOLES = "hvc", "sys/bus/virtio/drivers/virtio_console"
@@ -44,6 +47,7 @@ TARGET = re.compile(r"^\d+ \d+ (\S+)", re.MULTILINE)
 # File systems of servers, which are on no disk of this host.
 SERVERS = ("nfs", "nfs4", "cifs", "smb3", "ceph")
 THIRD_PARTY = "what needs a third-party module"
+CONSOLE = "the console "
 
 
 def needs(running: str, root: Path = ROOT) -> dict[str, set[Names]]:
@@ -66,7 +70,7 @@ def needs(running: str, root: Path = ROOT) -> dict[str, set[Names]]:
         found.setdefault(f"the network interface {name}", set()).add((LINKS[kind], f"rtnl-link-{kind}"))
     for console in (files.word(root / "sys/class/tty/console/active") or "").split():
         if devices := _console(root, console):
-            found[f"the console {console}"] = {names for each in devices for names in _chain(root, running, each)}
+            found[f"{CONSOLE}{console}"] = {names for each in devices for names in _chain(root, running, each)}
     if modules := third_party(root):
         found[THIRD_PARTY] = {(name,) for name in modules}
     return found
@@ -164,12 +168,21 @@ def _remote(root: Path, running: str, device: Path) -> Iterator[Names]:
         driver = files.word(root / "sys/class/scsi_host" / session[1] / "proc_name")
         if driver:
             yield (RDMA if driver == RDMA_HOST else driver,)
-    if subsystem := SUBSYSTEM.match(str(device)):
-        for controller in sorted(Path(subsystem[0]).glob("nvme*")):
-            transport = files.word(controller / "transport")
-            if transport and transport != PCIE:
-                yield (f"nvme-{transport}",)
-            yield from _chain(root, running, controller.resolve())
+    if found := FABRICS.match(str(device)):
+        yield from _controller(root, running, Path(found[0]))
+    if found := SUBSYSTEM.match(str(device)):
+        for controller in sorted(Path(found[0]).glob("nvme*")):
+            yield from _controller(root, running, controller.resolve())
+
+
+def _controller(root: Path, running: str, controller: Path) -> Iterator[Names]:
+    """Return the drivers of a controller of NVMe, and of all adapters of its network."""
+    transport = files.word(controller / "transport") or PCIE
+    if transport != PCIE:
+        yield (f"nvme-{transport}",)
+    for adapter in sorted(root.glob(ADAPTERS[transport])) if transport in ADAPTERS else ():
+        yield from _chain(root, running, adapter.resolve())
+    yield from _chain(root, running, controller)
 
 
 def _is_multipath(device: Path) -> bool:
@@ -200,15 +213,21 @@ def _chain(root: Path, running: str, device: Path) -> Iterator[Names]:
 
 
 def lacking(uname: str, running: str, root: Path = ROOT) -> list[str]:
-    """Return what a kernel has no driver for, one phrase each, with the names of the drivers."""
-    found = []
+    """Return what a kernel has no driver for, one phrase each, with the names of the drivers.
+
+    Consoles, such as that of an adapter that is plugged in now and then, only if it has none for any of them.
+    """
+    found, lasting = {}, []
     for what, drivers in needs(running, root).items():
         gone = (names for names in drivers if not _known(root, uname, names))
         # By its own name: an alias may be listed for another driver, as that of PCI Express ports is for hotplug.
         lost = sorted(names[0] for names in gone if what == THIRD_PARTY or _known(root, running, names[:1]))
         if lost:
-            found.append(f"{what} ({', '.join(lost)})")
-    return found
+            found[what] = f"{what} ({', '.join(lost)})"
+        else:
+            lasting.append(what)
+    enough = any(what.startswith(CONSOLE) for what in lasting)
+    return [phrase for what, phrase in found.items() if not (enough and what.startswith(CONSOLE))]
 
 
 def _known(root: Path, uname: str, names: Names) -> bool:
