@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -87,8 +88,9 @@ FULL = stages(
     "fleet-full",
 )
 RUNS = {"check": CHECK, "check-full": FULL}
-# What no suite of a run looks at: prose, and the record for CHANGED=1.
-UNTESTED: dict[str, tuple[str, ...]] = {"check": (), "check-full": ("*.md", "tested.json")}
+# What no suite of a run looks at, as git names paths: prose that is in no package, and the record for CHANGED=1.
+PROSE = ("*.md", "docs/**", "patches/*/tested.json")
+UNTESTED: dict[str, tuple[str, ...]] = {"check": (), "check-full": PROSE}
 
 
 def every(planned: Sequence[Stage]) -> list[Suite]:
@@ -130,13 +132,18 @@ class Run:
 
 def sources(name: str) -> str:
     """Return a hash of the sources of a run as they are, committed or not."""
-    excluded = (f":(exclude,glob)**/{pattern}" for pattern in UNTESTED[name])
+    excluded = (f":(exclude,glob){pattern}" for pattern in UNTESTED[name])
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".", *excluded]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
     total = hashlib.sha256()
-    for path in filter(Path.is_file, (ROOT / found for found in sorted(set(listed)))):
-        total.update(f"{path.relative_to(ROOT)} {path.stat().st_mode} {path.stat().st_size}\n".encode())
-        total.update(path.read_bytes())
+    for path in (ROOT / found for found in sorted(set(listed))):
+        if path.is_symlink():
+            kind, content = "link", os.fsencode(path.readlink())
+        elif path.is_file():
+            kind, content = "program" if path.stat().st_mode & 0o111 else "file", path.read_bytes()
+        else:
+            continue
+        total.update(f"{kind} {path.relative_to(ROOT)} {len(content)}\n".encode() + content)
     return total.hexdigest()
 
 

@@ -88,20 +88,25 @@ def test_prose_is_no_source_of_what_does_not_test_it(tmp_path: Path, monkeypatch
     known: dict[str, str] = {}
     monkeypatch.setattr(check, "ROOT", tmp_path)
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
-    (tmp_path / "docs").mkdir()
-    for name in ("README.md", "docs/lab.md", "code.py"):
+    for name in ("docs", "tests", "patches/6.1"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("README.md", "docs/lab.md", "tests/README.md", "code.py"):
         (tmp_path / name).write_text("first\n")
     assert changed() == ["check", "check-full"]
-    for name in ("README.md", "docs/lab.md", "tested.json"):
+    for name in ("README.md", "docs/lab.md", "patches/6.1/tested.json"):
         (tmp_path / name).write_text("second\n")
         assert changed() == ["check"], name
-    for name in ("code.py", "new.py"):
+    for name in ("code.py", "new.py", "tests/README.md"):
         (tmp_path / name).write_text("second\n")
         assert changed() == ["check", "check-full"], name
     subprocess.run(["git", "-C", tmp_path, "add", "."], check=True)
     assert changed() == [], "to commit something changes nothing"
     (tmp_path / "code.py").chmod(0o755)
     assert changed() == ["check", "check-full"]
+    for target in ("nowhere", "code.py"):
+        (tmp_path / "new.py").unlink()
+        (tmp_path / "new.py").symlink_to(target)
+        assert changed() == ["check", "check-full"], target
     (tmp_path / "new.py").unlink()
     assert changed() == ["check", "check-full"]
 
