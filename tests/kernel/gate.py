@@ -48,11 +48,10 @@ SELFTESTS = "/usr/libexec/kselftests"
 PROGRAM_TIMEOUT = 780.0
 CHURN_SECONDS = 600
 # What the selftests do only where they are allowed to. The host here is ours.
-ALLOWED = ("THP_TEST_FILL_MEMORY=1", "THP_TEST_READ_ERRORS=1")
+FILL, READ_ERRORS = "THP_TEST_FILL_MEMORY=1", "THP_TEST_READ_ERRORS=1"
 # A reason to skip a test, but not on a kernel that has the option.
 NEEDS = re.compile(r"needs (CONFIG_\w+)")
 CHURN = "thp:thp_churn"
-LONGEST = ("thp:thp_defrag", "thp:thp_defrag_load")
 KMEMLEAK = "/sys/kernel/debug/kmemleak"
 SYSTEMD_LIMITS = Path("/etc/systemd/system.conf.d/gate.conf")
 # Shorter than this, an object is not looked at: whoever allocated it may be about to link it somewhere.
@@ -232,8 +231,7 @@ class Gate:
     def run_selftests(self) -> None:
         listed = self.vm.run(f"cat {SELFTESTS}/kselftest-list.txt").text.split()
         if self.flavour.debug:
-            # Whoever began with one that takes an hour at the end would be busy alone. The churn stays last.
-            listed = [*sorted(listed, key=lambda entry: entry not in LONGEST), CHURN]
+            listed.append(CHURN)
         self.work.offer(listed)
         while entry := self.work.take():
             seconds = f", {churn_seconds()} s" if entry == CHURN else ""
@@ -255,7 +253,7 @@ class Gate:
 
     def run_program(self, entry: str) -> None:
         # Through cat, as the runner opens /dev/stdout again, which a socket does not allow.
-        words = f"{' '.join(ALLOWED)} THP_TEST_SLOW={self.slow}"
+        words = f"{' '.join(allowed(self.flavour))} THP_TEST_SLOW={self.slow}"
         runner = f"{words} {SELFTESTS}/run_kselftest.sh -t {entry} 2>&1 | cat"
         self.run_logged(entry, runner, PROGRAM_TIMEOUT * self.slow)
 
@@ -350,9 +348,14 @@ def churn_seconds() -> int:
     return int(text)
 
 
-def lacking(want: Required, have: Mapping[str, str]) -> bool:
-    """Does the gate lack what a test may be skipped for want of: an option of the kernel?"""
-    if any(word in want.may_skip for word in ALLOWED):
+def allowed(flavour: Flavour) -> tuple[str, ...]:
+    """Return what the selftests may do here. Filling memory takes a debug kernel hours; `make lockdep` does that."""
+    return (READ_ERRORS,) if flavour.debug else (FILL, READ_ERRORS)
+
+
+def lacking(want: Required, flavour: Flavour, have: Mapping[str, str]) -> bool:
+    """Does the gate lack what a test may be skipped for want of: a permission, or an option of the kernel?"""
+    if any(word in want.may_skip for word in allowed(flavour)):
         return False
     needs = NEEDS.search(want.may_skip)
     return not needs or have.get(needs[1]) not in ("y", "m")
@@ -364,7 +367,7 @@ def required(flavour: Flavour) -> list[Required]:
     have = kconfig.parse(complete(flavour).read_text())
     try:
         listed = [want for path in files for want in parse_required(path.read_text(), path.name)]
-        return [want if lacking(want, have) else replace(want, may_skip="") for want in listed]
+        return [want if lacking(want, flavour, have) else replace(want, may_skip="") for want in listed]
     except errors.UserError as error:
         # The product has an error class of its own, because it stands alone on a host.
         what, _, hint = str(error).rpartition("; ")

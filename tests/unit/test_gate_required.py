@@ -5,7 +5,7 @@ from __future__ import annotations
 from scripts import kconfig
 from scripts.config import complete
 from scripts.flavours import CLOUD, DEBUG, FLAVOURS
-from tests.kernel.gate import NEEDS, REQUIRED, required
+from tests.kernel.gate import FILL, NEEDS, REQUIRED, required
 from tools.thp_validate.outcomes import parse_required
 
 
@@ -15,6 +15,14 @@ def test_a_kernel_with_the_option_may_not_skip() -> None:
     assert on_cloud["zero_remap.longterm_pin"] == "needs CONFIG_GUP_TEST"
     assert on_cloud["zero_remap.cipher_output_kept"] == ""
     assert on_debug["migration.straddling"] == "needs two NUMA nodes"
+
+
+def test_only_a_debug_kernel_may_leave_out_what_fills_memory() -> None:
+    filled = {want.name for want in parse_required(REQUIRED.read_text(), "") if FILL in want.may_skip}
+    assert filled
+    for flavour in FLAVOURS.values():
+        skipped = {want.name for want in required(flavour) if FILL in want.may_skip}
+        assert skipped == (filled if flavour.debug else set())
 
 
 def test_every_test_runs_on_some_flavour() -> None:
