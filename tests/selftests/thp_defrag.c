@@ -39,6 +39,7 @@
 #define ENOUGH_ROOM	((long)THP_SIZE)
 #define ROOM_WITHIN	10	/* seconds */
 #define MOST_ASKED	2
+#define MOST_TIMES	8
 #define ENDS		(64 * MB)
 #define SECONDS		120
 #define MOST_WAIT	90	/* seconds */
@@ -528,6 +529,7 @@ static struct mapping take_unmovable_to_pieces(size_t part)
 {
 	size_t size;
 	char *memory;
+	long pipes;
 
 	need_all_memory();
 	cgroup_set("memory.swap.max", "0");
@@ -536,7 +538,10 @@ static struct mapping take_unmovable_to_pieces(size_t part)
 	/* The ends are on different nodes. */
 	munmap(memory, part / 2);
 	munmap(memory + size - part / 2, part / 2);
-	fill_pipes(part - RECLAIMABLE);
+	/* They get nothing from CMA areas. */
+	pipes = (long)(part - RECLAIMABLE) - zoneinfo("nr_free_cma");
+	expect(pipes > 0, "nothing is free outside of CMA areas");
+	fill_pipes(pipes);
 	halve_pipes();
 	note_free();
 	return (struct mapping){ memory + part / 2, size - part };
@@ -643,8 +648,8 @@ static long leave_no_movable_room(size_t part)
 
 /*
  * Compaction has nowhere to move pages to, so that requests reclaim. For some of them
- * a batch is enough, as a bit of room was left. One has to reclaim more than a batch or
- * two itself: what is missing.
+ * a batch is enough, as a bit of room was left. One of them reclaims what is missing,
+ * which is more than a batch or two.
  */
 static void makes_movable_room(void)
 {
@@ -665,8 +670,21 @@ static void makes_movable_room(void)
 			most = reclaimed;
 	}
 	expect(most >= ENOUGH_RECLAIMED,
-	       "only %ld pages reclaimed by a request, the most of %d", most,
-	       thp);
+	       "only %ld pages reclaimed by any of %d requests", most, thp);
+}
+
+/*
+ * kswapd leaves a node alone where it has found nothing to reclaim 16 times in a row,
+ * as happens while memory is filled slowly, until somebody else finds something there.
+ * With cgroup v1, which has no memory.reclaim, this does nothing.
+ */
+static void encourage_kswapd(void)
+{
+	int times;
+
+	for (times = 0; times < MOST_TIMES && zoneinfo("node_unreclaimable:");
+	     times++)
+		cgroup_write("memory.reclaim", "64K");
 }
 
 /*
@@ -677,10 +695,11 @@ static void makes_movable_room(void)
  */
 static void kswapd_makes_movable_room(void)
 {
-	long room, runs, before, reclaimed, blocks;
+	long room, runs, before, reclaimed, blocks, made;
 	int asked;
 
 	leave_no_movable_room(SOME);
+	encourage_kswapd();
 	/* One may be where huge pages do not come from. */
 	blocks = in_large_buddies();
 	runs = counter("pageoutrun");
@@ -691,16 +710,18 @@ static void kswapd_makes_movable_room(void)
 		ask_for_thps(thps_beyond(8));
 		do {
 			reclaimed = counter("pgsteal_kswapd") - before;
-			room = movable_free() + in_large_buddies() - blocks;
-			if (room >= ENOUGH_ROOM ||
+			made = in_large_buddies() - blocks;
+			room = movable_free() + (made > 0 ? made : 0);
+			if ((reclaimed > 0 && room >= ENOUGH_ROOM) ||
 			    reclaimed * (long)PAGE_SIZE >= ENOUGH_ROOM - ROOM_LEFT)
 				return;
 			usleep(100000);
 		} while (now() < end);
 	}
-	fail("kswapd rests with %ld KB for movable pages: %ld runs, %ld pages reclaimed, %ld MB free",
+	fail("kswapd rests with %ld KB for movable pages: %ld runs, %ld pages reclaimed, %ld MB free, %ld zones of nodes given up",
 	     room / (long)KB, counter("pageoutrun") - runs, reclaimed,
-	     meminfo("MemFree") / (long)MB);
+	     meminfo("MemFree") / (long)MB,
+	     zoneinfo("node_unreclaimable:") / PAGE_SIZE);
 }
 
 /*
@@ -743,6 +764,7 @@ static void gives_up_on_movable_room(void)
 {
 	long reclaimed = leave_no_movable_room(1024 * MB);
 
+	encourage_kswapd();
 	ask_for_thps(thps_beyond(8));
 	sleep(ROOM_WITHIN);
 	reclaimed = counter("pgsteal_kswapd") - reclaimed;
