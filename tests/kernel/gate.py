@@ -124,6 +124,8 @@ class Gate:
         self.number = number
         self.suffix = suffix(number)
         self.detail = ""
+        # Whether its console begins with a kernel that had started before.
+        self.resumed = False
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -151,6 +153,7 @@ class Gate:
 
     def go_on(self) -> None:
         """On a machine that starts from one which has booted."""
+        self.resumed = True
         with self.step("start from the booted host"):
             self.vm.wait_ssh(BOOT_TIMEOUT * self.slow)
         self.test()
@@ -247,7 +250,7 @@ class Gate:
         if not self.work.kept:
             return
         # The next run has other hosts, with other consoles.
-        self.complain(self.vm.console_text())
+        self.complain_of_console()
         with self.work.lock:
             self.results.write(self.work.kept.parent)
 
@@ -311,9 +314,12 @@ class Gate:
                 state = self.vm.run(f"cat {lockdep_state.STATS}", check=False)
                 self.results.reasons += lockdep_state.problems(state.text)
 
-    def complain(self, log: str) -> None:
+    def complain_of_console(self) -> None:
+        self.complain(self.vm.console_text(), from_start=not self.resumed)
+
+    def complain(self, log: str, from_start: bool = True) -> None:
         """Add the kernel splats of a log to the reasons, each once."""
-        for splat in splats.scan(log, splats.allowed()):
+        for splat in splats.scan(log, splats.allowed(), from_start):
             reason = f"kernel splat: {splat_list.unstamped(splat.text)}"
             if reason not in self.results.reasons:
                 self.results.reasons.append(reason)
@@ -413,7 +419,7 @@ def booted(flavour: Flavour, fresh: Vm, url: str, results: Results) -> Saved:
         try:
             gate.boot()
         finally:
-            gate.complain(fresh.console_text())
+            gate.complain_of_console()
         # Its clock may stand still for long, and no timer is to begin in the middle of a test.
         fresh.run(snapshots.SETTLE, timeout=COMMAND_TIMEOUT * gate.slow)
         fresh.save(saved)
@@ -436,7 +442,7 @@ def share(
                 future.result()
             # Also after a failure, which the kernel may have explained there.
             with results.refused():
-                gate.complain(gate.vm.console_text())
+                gate.complain_of_console()
     results.complete = not any(future.exception() for future in running)
     results.tests = evaluate(required(flavour), work.reports)
     results.reasons += reasons(results.tests, work.reports)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from lab.vm import Line
-from tests.kernel.gate import Work
+from scripts.console import UserError
+from scripts.flavours import FLAVOURS
+from tests.kernel.gate import Gate, Work
+from tests.kernel.results import Results
 
 
 def test_each_is_taken_once_and_in_order() -> None:
@@ -36,3 +41,26 @@ def test_without_a_place_nothing_is_kept(tmp_path: Path) -> None:
         work.offer(["thp:a"])
         assert work.take() == "thp:a"
         work.done("thp:a", [Line(0.0, "TAP version 13"), Line(0.1, "1..1"), Line(0.2, "ok 1 a.first")])
+
+
+class Machine:
+    """A host that is up; its kernel had started before its console begins."""
+
+    def __init__(self) -> None:
+        self.silence = 60.0
+        self.directory = Path("vm")
+
+    def wait_ssh(self, timeout: float) -> None:
+        """It answers at once."""
+
+    def console_text(self) -> str:
+        return "[  277.2] kselftest: Running tests in thp\n[  278.1] BUG: unable to handle page fault\n"
+
+
+def test_the_console_of_a_host_that_starts_from_a_booted_one_begins_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(FLAVOURS["debug"], Machine(), "", Work(), Results())  # type: ignore[arg-type]
+    monkeypatch.setattr(Gate, "test", Gate.complain_of_console)
+    with pytest.raises(UserError, match="no kernel start"):
+        gate.test()
+    gate.go_on()
+    assert gate.results.reasons == ["kernel splat: BUG: unable to handle page fault"]

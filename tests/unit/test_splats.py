@@ -29,6 +29,10 @@ def test_a_log_without_a_kernel_start_is_an_error() -> None:
         splats.scan("", [])
 
 
+def test_a_log_that_begins_later_needs_none() -> None:
+    assert [splat.text for splat in splats.scan("[ 2.0] BUG: a\n", [], from_start=False)] == ["[ 2.0] BUG: a"]
+
+
 def test_an_exception_covers_its_line_only() -> None:
     exceptions = splats.parse_allowed("BUG: (?:a|b) known \\d+ | a test | 2030-01-15", TODAY, "list")
     log = START + "[ 1.0] BUG: b known 7\n[ 2.0] BUG: another\n"
