@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -94,6 +95,14 @@ double now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+/* THP_TEST_SLOW multiplies all limits, for kernels with expensive checks. */
+double patience(double seconds)
+{
+	const char *factor = getenv("THP_TEST_SLOW");
+
+	return seconds * (factor ? atof(factor) : 1);
 }
 
 /* A second process of a test: it shares the verdict and dies with the test. */

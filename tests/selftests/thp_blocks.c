@@ -386,13 +386,17 @@ void trace_mixing(void)
 /*
  * How often did pages that cannot be moved get into a block of others? What a debug
  * kernel notes of each allocation does not count: it asks in ways that must not fail
- * for a block, amid whatever the test asks for.
+ * for a block, amid whatever the test asks for. Nor does what an interrupt asks for: it
+ * may not wait, and is traced as if the interrupted process had asked.
  */
 int mixed(void)
 {
-	static const char *const notes[] = { "kmemleak", "stack_depot", NULL };
+	static const char *const not_asked_for[] = {
+		"kmemleak", "stack_depot", "softirq", "common_interrupt",
+		"sysvec_", NULL
+	};
 
-	return trace_events(MIXED, notes).by_others;
+	return trace_events(MIXED, not_asked_for).by_others;
 }
 
 /* Begins again, with what is for so many pages at once, whichever process asks. */

@@ -48,14 +48,6 @@
 #define MOST_WORK	40
 #define MOST_TURNS	4
 
-/* A debug kernel gets more time for everything. */
-static double patience(double seconds)
-{
-	const char *slow = getenv("THP_TEST_SLOW");
-
-	return seconds * (slow ? atof(slow) : 1);
-}
-
 static long file_number(const char *path)
 {
 	char text[64];
@@ -156,26 +148,12 @@ static void mixes_when_off(void)
 	expect(mixed() >= 10, "mixed only %d times", mixed());
 }
 
-/*
- * As mixed(), but for what an interrupt asks for meanwhile: it may not wait, and is
- * traced as if the interrupted process had asked.
- */
-static int mixed_by_us(void)
-{
-	static const char *const others[] = {
-		"kmemleak", "stack_depot", "handle_softirqs",
-		"common_interrupt", "sysvec_", NULL
-	};
-
-	return trace_events("fragmenting=1", others).by_others;
-}
-
 static void mixes_nothing(void)
 {
 	int times;
 
 	mixed_by_pipes("1");
-	times = mixed_by_us();
+	times = mixed();
 	expect(!times, "mixed %d times, %d times for a pipe", times,
 	       mixed_by("pipe_write"));
 }

@@ -365,7 +365,7 @@ static void min_free_raise(void)
 static void light_spares_few(void)
 {
 	struct area area, wake;
-	double end = now() + WAKE_SECONDS;
+	double end = now() + patience(WAKE_SECONDS);
 	int calls, idle;
 
 	if (counter("nr_free_pages") * PAGE_SIZE > MOST_FREE)
@@ -380,6 +380,7 @@ static void light_spares_few(void)
 	while (!trace_lines(CALLED, LIGHTEST) && now() < end)
 		usleep(10000);
 	min_free_restore();
+	trace_stop();
 	idle = trace_lines(CALLED, " total_scan 0" LIGHTEST);
 	calls = trace_lines(CALLED, LIGHTEST);
 	note("%d calls under the lightest pressure, %d of them for nothing",

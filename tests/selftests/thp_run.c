@@ -111,13 +111,9 @@ static int check_kernel_log(int fd, int verdict)
 	return verdict;
 }
 
-/* THP_TEST_SLOW multiplies the limits, for kernels with expensive checks. */
 static unsigned int time_limit(const struct test *test)
 {
-	const char *factor = getenv("THP_TEST_SLOW");
-
-	return (test->seconds ? test->seconds : DEFAULT_SECONDS) *
-	       (factor ? atof(factor) : 1);
+	return patience(test->seconds ? test->seconds : DEFAULT_SECONDS);
 }
 
 static int run_one(const struct test *test, const sigset_t *waited,

@@ -866,6 +866,13 @@ void trace_clear(void)
 	       "the trace cannot be cleared");
 }
 
+/* For who reads the trace more than once. */
+void trace_stop(void)
+{
+	expect(!file_write(TRACE_INSTANCE "tracing_on", "0"),
+	       "the trace cannot be stopped");
+}
+
 /* Called outside of a test, like swap_off(). */
 void trace_off(void)
 {

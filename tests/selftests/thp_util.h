@@ -72,6 +72,7 @@ void hear(int fd);
 int log_open(void);
 bool log_line(int fd, char *line, size_t size);
 double now(void);
+double patience(double seconds);
 void stay_on_cpu(int cpu);
 void touch(char *address);
 
@@ -137,6 +138,7 @@ void cache_fill(size_t size);
 void trace_on(const char *event, bool this_process);
 void trace_filter(const char *event, const char *filter);
 void trace_clear(void);
+void trace_stop(void);
 void trace_off(void);
 int trace_lines(const char *text, const char *more);
 void trace_stacks(void);
