@@ -1,7 +1,7 @@
 """The kernels of the benchmark: the base kernel, the base kernel with the series, upstream's 6.12, and a newer one.
 
 All have the same configuration and compiler, and each is built once. The build prints options that upstream lacks.
-Those that know vm.defrag_mode are there a second time, with the mode on from boot.
+Those that know vm.defrag_mode are there a second time, with the mode on before init starts.
 The instruction counts of `make check` are those of a fourth one, which needs no building: the package's.
 """
 
