@@ -259,6 +259,8 @@ def test_the_report_says_how_to_boot_a_fragmented_host(memory: Memory, uname: st
     memory.hold([EACH["free"]] * 3 + [EACH["hostage"]])
     memory.write("proc/sys/kernel/osrelease", uname)
     assert memory.line_after_blocks() == f"{FRAGMENTED}: boot with {word} on the kernel command line"
+    memory.write("proc/cmdline", f"ro {word} quiet")
+    assert memory.line_after_blocks().strip().startswith("fragmented although vm.defrag_mode is on since the boot")
 
 
 @pytest.mark.parametrize("mode", ["1", "0", None])

@@ -13,6 +13,7 @@ from .document import SCHEMA, Document, Reason
 from .estimate import Estimate, Subject
 from .facts import Facts
 from .kernel import OTHER
+from .thp import AT_BOOT
 
 EXIT = {"supported": 0, "degraded": 1, "unsupported": 2}
 ZERO_CHANGE = "(no counter changed)"
@@ -114,11 +115,16 @@ def _blocks(facts: Facts) -> list[str]:
     shares = ", ".join(f"{100 * getattr(found, name) / found.sampled:.0f} % {name}" for name in KINDS)
     lines = [f"blocks    {shares}, of {found.sampled} blocks{'' if found.complete else ', a sample'}"]
     if found.fragmented and facts.thp.defrag_mode:
-        # Only kernel-thp has a parameter of its own. Linux sets sysctl.* late, right before it starts init.
-        word = "sysctl.vm.defrag_mode=1" if facts.kernel.flavour == OTHER else "defrag_mode=1"
-        why = "fragmented before vm.defrag_mode was on, or since"
-        lines.append(f"{'':<10}{why}: boot with {word} on the kernel command line")
+        lines.append(f"{'':<10}{_fragmented(facts)}")
     return lines
+
+
+def _fragmented(facts: Facts) -> str:
+    if facts.thp.defrag_mode_at_boot:
+        return "fragmented although vm.defrag_mode is on since the boot: unmovable memory outgrew the free blocks"
+    own, late = AT_BOOT
+    word = late if facts.kernel.flavour == OTHER else own
+    return f"fragmented before vm.defrag_mode was on, or since: boot with {word} on the kernel command line"
 
 
 def _estimate(found: Estimate) -> list[str]:

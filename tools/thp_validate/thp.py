@@ -11,6 +11,8 @@ from .system import System
 
 SYSFS = "/sys/kernel/mm/transparent_hugepage"
 DEFRAG_MODE = "/proc/sys/vm/defrag_mode"
+# Only kernel-thp knows the first; the second takes effect right before init starts.
+AT_BOOT = ("defrag_mode=1", "sysctl.vm.defrag_mode=1")
 FOLLOWS = "khugepaged"
 INHERIT = "inherit"
 BRACKETS = re.compile(r"\[(\S+)\]")
@@ -28,6 +30,7 @@ class Thp:
     size_enabled: Annotated[str | None, "of the largest size, Linux 6.8 and later; inherit: enabled decides"] = None
     defrag: str | None = None
     defrag_mode: Annotated[int | None, "vm.defrag_mode; null where the kernel has none"] = None
+    defrag_mode_at_boot: Annotated[bool, "whether the kernel command line switches it on"] = False
     swapin_enabled: Annotated[str | None, "which huge pages come back from swap in one piece"] = None
     shrink_underused: int | None = None
     underused_max_ptes_none: Annotated[str | None, "khugepaged, or a number"] = None
@@ -59,6 +62,8 @@ def collect(system: System) -> Thp:
         thp.size_enabled = _choice(system, f"hugepages-{thp.huge_page_bytes >> 10}kB/enabled")
     thp.defrag = _choice(system, "defrag")
     thp.defrag_mode = _number(system, DEFRAG_MODE)
+    words = (system.read("/proc/cmdline") or "").split()
+    thp.defrag_mode_at_boot = any(word in words for word in AT_BOOT)
     thp.swapin_enabled = _choice(system, "swapin_enabled")
     thp.shrink_underused = _number(system, f"{SYSFS}/shrink_underused")
     own = system.word(f"{SYSFS}/underused_max_ptes_none")

@@ -203,7 +203,7 @@ def cause(node: str) -> str:
     if node == "enabled" and on_command_line():
         return f"fixed by transparent_hugepage={on_command_line()} on the kernel command line, remove that and reboot"
     if node == DEFRAG_MODE:
-        return f"this machine is too small for it, set defrag_mode=0 in {OPERATOR}; or {again}"
+        return f"{again}; if the kernel refuses it, this machine is too small: set defrag_mode=0 in {OPERATOR}"
     return again
 
 
