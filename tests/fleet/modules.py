@@ -42,10 +42,13 @@ def build(release: Release, folder: Path) -> Path:
 
 
 def send(member: Member, module: Path) -> None:
+    """Put it on the host; SELinux takes modules only from files of their type."""
     member.vm.run(f"base64 -d > {MODULE}", stdin=base64.b64encode(module.read_bytes()).decode())
+    member.vm.run(f"selinuxenabled && chcon -t modules_object_t {MODULE} || true")
 
 
 def oops(member: Member) -> None:
     """Load it. If the oops is a panic, no command can run on the host before `vm.forgive()`."""
     with contextlib.suppress(DeadHost):
-        member.vm.run(f"insmod {MODULE}", timeout=60, check=False)
+        said = member.vm.run(f"insmod {MODULE}", timeout=60, check=False)
+        assert said.code != 1, f"the module is refused, which is no oops: {said.text}"
