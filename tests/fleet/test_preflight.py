@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,17 @@ def member(fleet: Fleet) -> Member:
     """The host that will be refused; all hosts are unchanged."""
     fleet.refresh(*NAMES)
     return fleet[FAILING]
+
+
+@contextmanager
+def undone(member: Member, undo: Callable[[], object]) -> Iterator[None]:
+    """Take what was done to the host for part of its state, and undo it whatever happens: other tests follow."""
+    member.remember()
+    try:
+        yield
+    finally:
+        undo()
+        member.remember()
 
 
 def rollout(operator: Operator, title: str, **variables: object) -> Outcome:
@@ -65,21 +77,16 @@ def test_a_package_that_somebody_else_signed(fleet: Fleet, member: Member, opera
 
 def test_no_room_on_the_boot_partition(fleet: Fleet, member: Member, operator: Operator) -> None:
     boot = member.host.loader.boot
-    empty = faults.fill(member, boot, leave_mib=100)
-    member.remember()
-    outcome = rollout(operator, "full boot partition")
-    expect_refused(outcome, fleet, f"{boot} has ", "200 MiB are needed; make room")
-    empty()
-    member.remember()
+    with undone(member, faults.fill(member, boot, leave_mib=100)):
+        outcome = rollout(operator, "full boot partition")
+        expect_refused(outcome, fleet, f"{boot} has ", "200 MiB are needed; make room")
 
 
 def test_a_file_system_below_var_without_room(fleet: Fleet, member: Member, operator: Operator) -> None:
     member.vm.run("mount -t tmpfs -o size=100M tmpfs /var/tmp")
-    member.remember()
-    outcome = rollout(operator, "full /var/tmp")
-    expect_refused(outcome, fleet, "/var/tmp has 100 MiB free, 256 MiB are needed; make room")
-    member.vm.run("umount /var/tmp")
-    member.remember()
+    with undone(member, lambda: member.vm.run("umount /var/tmp")):
+        outcome = rollout(operator, "full /var/tmp")
+        expect_refused(outcome, fleet, "/var/tmp has 100 MiB free, 256 MiB are needed; make room")
 
 
 def test_an_exclude_that_holds_the_kernel_back(
@@ -88,27 +95,24 @@ def test_an_exclude_that_holds_the_kernel_back(
     """By a rollout, and in check mode, which goes on to the other batches."""
     member.vm.run("cp /etc/dnf/dnf.conf /root/", check=False)
     member.vm.write("/etc/dnf/dnf.conf", "[main]\nexclude=bash kernel*\n")
-    member.remember()
-    outcome = rollout(operator, "excluded kernel")
-    expect_refused(outcome, fleet, "/etc/dnf/dnf.conf line 2: exclude=bash kernel*")
-    run = operator.start("rollout", "excluded kernel in check mode", NAMES, words=("--check", "--diff"))
-    assert run.wait() == 2
-    assert f"1 host failed, 0 allowed; {FAILING}: refused" in run.output()
-    assert run.output().count(f"once: {release.uname}") >= len(OTHERS)
-    expect.all_untouched(fleet, fleet.collect(OTHERS), *OTHERS)
-    member.vm.run("rm /etc/dnf/dnf.conf; [ ! -e /root/dnf.conf ] || mv /root/dnf.conf /etc/dnf/dnf.conf")
-    member.remember()
+    back = "rm /etc/dnf/dnf.conf; [ ! -e /root/dnf.conf ] || mv /root/dnf.conf /etc/dnf/dnf.conf"
+    with undone(member, lambda: member.vm.run(back)):
+        outcome = rollout(operator, "excluded kernel")
+        expect_refused(outcome, fleet, "/etc/dnf/dnf.conf line 2: exclude=bash kernel*")
+        run = operator.start("rollout", "excluded kernel in check mode", NAMES, words=("--check", "--diff"))
+        assert run.wait() == 2
+        assert f"1 host failed, 0 allowed; {FAILING}: refused" in run.output()
+        assert run.output().count(f"once: {release.uname}") >= len(OTHERS)
+        expect.all_untouched(fleet, fleet.collect(OTHERS), *OTHERS)
 
 
 def test_a_key_that_rpm_does_not_know(fleet: Fleet, member: Member, operator: Operator) -> None:
     """dnf knows its address by the file of the repository, and does not import it by itself."""
     member.vm.run("rpm -e --allmatches gpg-pubkey && rm -rf /var/cache/dnf /var/cache/libdnf5")
-    member.remember()
-    outcome = rollout(operator, "unknown key")
-    expect_refused(outcome, fleet, "dnf may not import any by itself")
-    assert member.vm.run("rpm -q gpg-pubkey", check=False).code != 0
-    member.host.trust_repository()
-    member.remember()
+    with undone(member, member.host.trust_repository):
+        outcome = rollout(operator, "unknown key")
+        expect_refused(outcome, fleet, "dnf may not import any by itself")
+        assert member.vm.run("rpm -q gpg-pubkey", check=False).code != 0
 
 
 @pytest.fixture
@@ -136,11 +140,9 @@ def test_another_dnf_in_the_middle_of_its_transaction(
 def test_tuned_is_missing(fleet: Fleet, member: Member, operator: Operator) -> None:
     program = member.vm.run("command -v tuned-adm").text
     member.vm.run(f"mv {program} /root/tuned-adm")
-    member.remember()
-    outcome = rollout(operator, "tuned is missing")
-    expect_refused(outcome, fleet, "tuned-adm is missing", "reinstall tuned")
-    member.vm.run(f"mv /root/tuned-adm {program}")
-    member.remember()
+    with undone(member, lambda: member.vm.run(f"mv /root/tuned-adm {program}")):
+        outcome = rollout(operator, "tuned is missing")
+        expect_refused(outcome, fleet, "tuned-adm is missing", "reinstall tuned")
 
 
 def test_a_health_command_that_cannot_be_run(fleet: Fleet, member: Member, operator: Operator) -> None:
@@ -152,7 +154,7 @@ def test_a_health_command_that_cannot_be_run(fleet: Fleet, member: Member, opera
 
 def test_a_host_that_does_not_answer(fleet: Fleet, member: Member, operator: Operator) -> None:
     """Last, because the host has rebooted afterwards."""
-    member.vm.power_off()
+    member.vm.shut_down()
     outcome = rollout(operator, "unreachable from the start", thp_preflight_connect_timeout=10)
     assert outcome.code == 2
     assert outcome.report["state"] == "stopped"
