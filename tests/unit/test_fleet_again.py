@@ -66,6 +66,19 @@ def test_a_host_that_is_done_is_taken_up_again_when_asked(
     assert host.record["phase"] == "rolled-back"
 
 
+def test_a_host_whose_drain_fails_is_not_rebooted_in_service(
+    ansible: Mapping[str, str], tmp_path: Path, host: Host
+) -> None:
+    """Taken up again, and running the new kernel, while its load stays on it."""
+    host.rolled_out("done")
+    host.be(log=DEFECT, says={"command": {"rc": 3, "failed": True}})
+    hooks = {"thp_preflight_drain_command": ["drain"], "thp_preflight_undrain_command": ["undrain"]}
+    played = play(ansible, tmp_path, {"h1": host.variables(thp_preflight_repair=True, **hooks)}, "rollout")
+    assert played.results() == {"h1": "failed"}
+    assert "the drain command ended with 3" in played.failed("h1")["why"]
+    assert host.calls("boot") == []
+
+
 def test_what_the_load_brings_fails_a_host_before_its_kernel_is_kept(
     ansible: Mapping[str, str], tmp_path: Path, host: Host
 ) -> None:
