@@ -122,6 +122,8 @@ ARGUMENTS = {
 # How thp-validate names its check of the taint.
 TAINT = "kernel-taint"
 LOCK = Path("/run/kernel-thp-selftests.lock")
+# As many problems as a message names.
+SHOWN = 10
 
 
 def validate(allowed: list[str], timeout: float, selftests: bool) -> dict[str, Any]:
@@ -205,8 +207,8 @@ def work(parameters: Parameters, check: bool) -> Result:
         "boot_id": snapshot.boot_id(),
     }
     if problems and parameters["fail"]:
-        more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
-        return {**result, "failed": True, "msg": " / ".join(problems[:3]) + more}
+        more = f" (and {len(problems) - SHOWN} more)" if len(problems) > SHOWN else ""
+        return {**result, "failed": True, "msg": " / ".join(problems[:SHOWN]) + more}
     return {**result, "changed": False}
 
 
