@@ -70,8 +70,9 @@ SuccessAction=reboot-force
 Type=oneshot
 ExecStart=-/usr/bin/touch /{note}
 """
-# Lasts until the next boot. The last file wins: for systemd, and for tuned, which applies sysctl.d again with every
-# profile. Until then the command line is in effect.
+# Lasts until the next boot. The last file wins for tuned, which applies sysctl.d again with every profile. SELinux may
+# keep systemd-sysctl from a file that a unit wrote, so the unit sets the values itself, after it. Until then, the
+# command line is in effect, but for what sysctl.d has changed.
 SYSCTL = "run/sysctl.d/zz-kernel-thp-trial.conf"
 PANIC_TEXT = """\
 [Unit]
@@ -79,11 +80,11 @@ Description=Reboot on panic, oops and lockups during the trial, whatever sysctl.
 ConditionKernelVersion={uname}
 ConditionKernelCommandLine={mark}
 DefaultDependencies=no
-Before=systemd-sysctl.service
+After=systemd-sysctl.service
 
 [Service]
 Type=oneshot
-ExecStart=/bin/sh -c 'mkdir -p /run/sysctl.d; {{ {lines}; }} > /{sysctl}'
+ExecStart=/bin/sh -c 'mkdir -p /run/sysctl.d; {{ {lines}; }} > /{sysctl}; {{ {writes}; }} 2> /dev/null; true'
 """
 # A reboot at once where systemd would wait for somebody at a console, for example because this kernel cannot mount what
 # is in fstab. In the initramfs as well, which is made before the trial is armed: any mark will do, for that kernel.
@@ -154,7 +155,7 @@ def sysctls(panic: int, lockups: bool) -> dict[str, str]:
 
 
 def sysctl_lines(wanted: Mapping[str, str]) -> list[str]:
-    """Return the same in the format of sysctl.d. systemd and tuned pass over what a kernel does not have."""
+    """Return the same in the format of sysctl.d. tuned passes over what a kernel does not have."""
     return [f"{name.replace('/', '.')} = {value}" for name, value in wanted.items()]
 
 
@@ -205,7 +206,9 @@ def prepare(root: Path, uname: str, seconds: int) -> bool:
 def arm(root: Path, uname: str, armed_in: str, seconds: int, wanted: Mapping[str, str]) -> None:
     """Make the next boot with the mark end by itself, after some time, and set these sysctls."""
     lines = "; ".join(f"echo {line}" for line in sysctl_lines(wanted))
-    words = {"uname": uname, "mark": mark(armed_in), "seconds": seconds, "note": NOTE, "lines": lines, "sysctl": SYSCTL}
+    writes = "; ".join(f"echo {value} > /proc/sys/{name}" for name, value in wanted.items())
+    words = {"uname": uname, "mark": mark(armed_in), "seconds": seconds, "note": NOTE}
+    words |= {"lines": lines, "sysctl": SYSCTL, "writes": writes}
     for path, content in _paths(root).items():
         text = content.format_map(words)
         files.put(path, text)
