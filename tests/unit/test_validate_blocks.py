@@ -260,7 +260,18 @@ def test_the_report_says_how_to_boot_a_fragmented_host(memory: Memory, uname: st
     memory.write("proc/sys/kernel/osrelease", uname)
     assert memory.line_after_blocks() == f"{FRAGMENTED}: boot with {word} on the kernel command line"
     memory.write("proc/cmdline", f"ro {word} quiet")
-    assert memory.line_after_blocks().strip().startswith("fragmented although vm.defrag_mode is on since the boot")
+    assert memory.line_after_blocks().strip().startswith(f"fragmented although booted with {word}: unmovable memory")
+
+
+@pytest.mark.parametrize(
+    ("uname", "words"),
+    [("6.18.3", "defrag_mode=1"), ("6.1.187-1.x86_64+thp", "defrag_mode=1 defrag_mode=0"), ("6.18.3", "quiet")],
+)
+def test_a_word_that_did_not_switch_the_mode_on_changes_no_advice(memory: Memory, uname: str, words: str) -> None:
+    memory.hold([EACH["free"]] * 3 + [EACH["hostage"]])
+    memory.write("proc/sys/kernel/osrelease", uname)
+    memory.write("proc/cmdline", words)
+    assert memory.line_after_blocks().startswith(FRAGMENTED)
 
 
 @pytest.mark.parametrize("mode", ["1", "0", None])

@@ -77,6 +77,11 @@ def flavour(uname: str) -> str:
     return next((name for suffix, name in SUFFIXES.items() if uname.endswith(suffix)), OTHER)
 
 
+def of(system: System) -> str:
+    """Return the flavour of the running kernel."""
+    return flavour(system.word("/proc/sys/kernel/osrelease") or "")
+
+
 def _configuration(system: System, uname: str) -> str | None:
     for name in (f"/lib/modules/{uname}/config", f"/boot/config-{uname}"):
         content = system.bytes_of(name)

@@ -13,7 +13,7 @@ from .document import SCHEMA, Document, Reason
 from .estimate import Estimate, Subject
 from .facts import Facts
 from .kernel import OTHER
-from .thp import AT_BOOT
+from .thp import LATE, OWN
 
 EXIT = {"supported": 0, "degraded": 1, "unsupported": 2}
 ZERO_CHANGE = "(no counter changed)"
@@ -120,11 +120,11 @@ def _blocks(facts: Facts) -> list[str]:
 
 
 def _fragmented(facts: Facts) -> str:
-    if facts.thp.defrag_mode_at_boot:
-        return "fragmented although vm.defrag_mode is on since the boot: unmovable memory outgrew the free blocks"
-    own, late = AT_BOOT
-    word = late if facts.kernel.flavour == OTHER else own
-    return f"fragmented before vm.defrag_mode was on, or since: boot with {word} on the kernel command line"
+    word = facts.thp.defrag_mode_at_boot
+    if word:
+        return f"fragmented although booted with {word}: unmovable memory outgrew the free blocks"
+    word = LATE if facts.kernel.flavour == OTHER else OWN
+    return f"fragmented before vm.defrag_mode was on, or since: boot with {word}=1 on the kernel command line"
 
 
 def _estimate(found: Estimate) -> list[str]:

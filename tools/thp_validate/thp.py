@@ -7,12 +7,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
+from . import kernel
 from .system import System
 
 SYSFS = "/sys/kernel/mm/transparent_hugepage"
 DEFRAG_MODE = "/proc/sys/vm/defrag_mode"
 # Only kernel-thp knows the first; the second takes effect right before init starts.
-AT_BOOT = ("defrag_mode=1", "sysctl.vm.defrag_mode=1")
+AT_BOOT = OWN, LATE = "defrag_mode", "sysctl.vm.defrag_mode"
 FOLLOWS = "khugepaged"
 INHERIT = "inherit"
 BRACKETS = re.compile(r"\[(\S+)\]")
@@ -30,7 +31,7 @@ class Thp:
     size_enabled: Annotated[str | None, "of the largest size, Linux 6.8 and later; inherit: enabled decides"] = None
     defrag: str | None = None
     defrag_mode: Annotated[int | None, "vm.defrag_mode; null where the kernel has none"] = None
-    defrag_mode_at_boot: Annotated[bool, "whether the kernel command line switches it on"] = False
+    defrag_mode_at_boot: Annotated[str | None, "the parameter on the kernel command line that sets it to 1"] = None
     swapin_enabled: Annotated[str | None, "which huge pages come back from swap in one piece"] = None
     shrink_underused: int | None = None
     underused_max_ptes_none: Annotated[str | None, "khugepaged, or a number"] = None
@@ -62,14 +63,20 @@ def collect(system: System) -> Thp:
         thp.size_enabled = _choice(system, f"hugepages-{thp.huge_page_bytes >> 10}kB/enabled")
     thp.defrag = _choice(system, "defrag")
     thp.defrag_mode = _number(system, DEFRAG_MODE)
-    words = (system.read("/proc/cmdline") or "").split()
-    thp.defrag_mode_at_boot = any(word in words for word in AT_BOOT)
+    thp.defrag_mode_at_boot = _at_boot(system.read("/proc/cmdline") or "", own=kernel.of(system) != kernel.OTHER)
     thp.swapin_enabled = _choice(system, "swapin_enabled")
     thp.shrink_underused = _number(system, f"{SYSFS}/shrink_underused")
     own = system.word(f"{SYSFS}/underused_max_ptes_none")
     thp.underused_max_ptes_none = own if own and (own == FOLLOWS or own.isdecimal()) else None
     thp.max_ptes_none = _number(system, f"{SYSFS}/khugepaged/max_ptes_none")
     return thp
+
+
+def _at_boot(command_line: str, own: bool) -> str | None:
+    """Return the last parameter that sets the mode, if it sets it to 1."""
+    known = AT_BOOT if own else (LATE,)
+    found = [word for word in command_line.split() if word.partition("=")[0] in known]
+    return found[-1] if found and found[-1].partition("=")[2].lower() in ("1", "y", "on") else None
 
 
 def _number(system: System, name: str) -> int | None:
