@@ -32,8 +32,8 @@ def member(fleet: Fleet) -> Member:
 @contextmanager
 def undone(member: Member, undo: Callable[[], object]) -> Iterator[None]:
     """Take what was done to the host for part of its state, and undo it whatever happens: other tests follow."""
-    member.remember()
     try:
+        member.remember()
         yield
     finally:
         undo()

@@ -85,7 +85,8 @@ def test_a_host_that_cannot_return_to_service_before_its_soak_is_rolled_back(
     assert outcome.failure(NAME) == ("soak", "the undrain command ended with 1")
     assert state.settings == first.settings
     expect_out_of_service(state)
-    assert calls == ["drain"]
+    # Again before its reboot: an undrain that failed may have brought some of its load back.
+    assert calls == ["drain", "drain"]
 
 
 def test_the_next_rollout_brings_it_back_into_service(

@@ -285,9 +285,17 @@ def test_in_the_trial_a_panic_reboots_whatever_sysctl_d_has_set(tmp_path: Path) 
     """As systemd would start it, on a tree in place of the host's. What it leaves is what confirming leaves."""
     trial.arm(tmp_path, SERVER, "b0", 600, trial.sysctls(30, lockups=True))
     lines = (tmp_path / trial.UNITS / trial.PANIC).read_text().splitlines()
-    assert "Before=systemd-sysctl.service" in lines
+    # After sysctl.d, and before tuned, which reads the file.
+    assert [line for line in lines if "systemd-sysctl" in line] == ["After=systemd-sysctl.service"]
+    assert "Before=sysinit.target" in lines
     (start,) = (line.removeprefix("ExecStart=") for line in lines if line.startswith("ExecStart="))
-    subprocess.run(shlex.split(start.replace("/run", f"{tmp_path}/run")), check=True)
+    (tmp_path / "proc/sys/kernel").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/panic").write_text("0")
+    for folder in ("/run", "/proc/sys"):
+        start = start.replace(folder, f"{tmp_path}{folder}")
+    assert start.count("/proc/sys") == start.count(f"{tmp_path}/proc/sys"), "this would set up the machine of the tests"
+    subprocess.run(shlex.split(start), check=True)
+    assert (tmp_path / "proc/sys/kernel/panic").read_text() == "30\n"
     left = (tmp_path / trial.SYSCTL).read_text()
     assert snapshot.configured(left) == {"kernel/panic": "30", "kernel/panic_on_oops": "1"}
     assert left.splitlines()[2:] == [

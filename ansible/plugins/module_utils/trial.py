@@ -81,6 +81,7 @@ ConditionKernelVersion={uname}
 ConditionKernelCommandLine={mark}
 DefaultDependencies=no
 After=systemd-sysctl.service
+Before=sysinit.target
 
 [Service]
 Type=oneshot
