@@ -25,7 +25,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.counters import C
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.soaking import Limits
-from ansible_collections.kernel_thp.fleet.plugins.modules import profile
+from ansible_collections.kernel_thp.fleet.plugins.modules import evaluate, profile
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import ready
 
 from tools.thp_validate import secure_boot
@@ -300,6 +300,11 @@ def test_a_host_that_was_in_the_middle_is_not_called_refused(
     seen: dict[str, Any], failed: dict[str, Any], result: str
 ) -> None:
     assert fleet.turned_away(failed, seen) == result
+
+
+def test_a_host_with_many_problems_has_the_first_ten_named() -> None:
+    assert evaluate.message([str(number) for number in range(10)]) == "0 / 1 / 2 / 3 / 4 / 5 / 6 / 7 / 8 / 9"
+    assert evaluate.message(["x"] * 12).endswith(" / x (and 2 more)")
 
 
 def test_the_reason_is_one_line() -> None:

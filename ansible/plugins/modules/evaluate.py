@@ -91,7 +91,7 @@ boot_id:
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +183,12 @@ def as_before(validated: Mapping[str, Any], tainted: int) -> bool:
     return bool(bad) and all(flag["verdict"] == "degraded" and tainted >> flag["bit"] & 1 for flag in bad)
 
 
+def message(problems: Sequence[str]) -> str:
+    """Name the first problems, and say how many more there are."""
+    more = f" (and {len(problems) - SHOWN} more)" if len(problems) > SHOWN else ""
+    return " / ".join(problems[:SHOWN]) + more
+
+
 def work(parameters: Parameters, check: bool) -> Result:
     record = records.Store().read()
     before = records.before(record)
@@ -207,8 +213,7 @@ def work(parameters: Parameters, check: bool) -> Result:
         "boot_id": snapshot.boot_id(),
     }
     if problems and parameters["fail"]:
-        more = f" (and {len(problems) - SHOWN} more)" if len(problems) > SHOWN else ""
-        return {**result, "failed": True, "msg": " / ".join(problems[:SHOWN]) + more}
+        return {**result, "failed": True, "msg": message(problems)}
     return {**result, "changed": False}
 
 
