@@ -40,7 +40,6 @@ static struct setting {
 	const char *base;
 	char saved[32];
 } settings[] = {
-	{ .path = DEFRAG_MODE, .base = "0" },
 	{ .path = MOVE_LOCKED },
 	/* Else each fallback raises the watermarks. */
 	{ .path = "/proc/sys/vm/watermark_boost_factor", .base = "0" },
@@ -51,6 +50,8 @@ static struct setting {
 	  .base = "1000000" },
 	{ .path = "/proc/sys/vm/watermark_scale_factor" },
 	{ .path = "/proc/sys/vm/min_free_kbytes" },
+	/* The last: with low watermarks, the kernel refuses it. */
+	{ .path = DEFRAG_MODE, .base = "0" },
 };
 
 /* There is one for each node. */

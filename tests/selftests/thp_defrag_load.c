@@ -353,6 +353,25 @@ static void oom_ends(long where)
 	}
 }
 
+/*
+ * A host that has the mode on gets it back, also after a test with watermarks that are
+ * too low for it. This process has its own copy of what is saved for the runner.
+ */
+static void comes_back(void)
+{
+	char mode[32];
+
+	file_set(DEFRAG_MODE, "1");
+	settings_save();
+	file_set("/proc/sys/vm/watermark_scale_factor", "1");
+	file_set("/proc/sys/vm/min_free_kbytes", "256");
+	if (zoneinfo("high") >= 2 * (long)THP_SIZE)
+		skip("needs a host with less memory, and lower watermarks");
+	settings_restore();
+	expect(!file_read(DEFRAG_MODE, mode, sizeof(mode)) && *mode == '1',
+	       "the mode is not on again");
+}
+
 #define SETTINGS	.seconds = SECONDS, .before = settings_save,		\
 			.after = settings_restore
 
@@ -369,6 +388,7 @@ static void restore_and_unmount(void)
 }
 
 static const struct test tests[] = {
+	TEST("defrag.comes_back", comes_back, SETTINGS),
 	TEST("defrag.toggled", toggled, SETTINGS),
 	TEST("defrag.offline", offline, SETTINGS),
 	TEST("defrag.pings_answered", pings_answered, SETTINGS),
