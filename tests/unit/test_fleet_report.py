@@ -46,14 +46,17 @@ def fail(found: Journal, host: str, result: str, why: str = "it broke") -> None:
     found.end(host, result)
 
 
-def test_a_step_ends_when_the_next_begins_and_the_failed_one_is_known(journal: Journal) -> None:
-    fail(journal, "h1", "rolled-back")
+@pytest.mark.parametrize(("result", "restored"), [("rolled-back", True), ("failed", False), ("lost", False)])
+def test_a_step_ends_when_the_next_begins_and_the_failed_one_is_known(
+    journal: Journal, result: str, restored: bool
+) -> None:
+    fail(journal, "h1", result)
     note = journal.note("h1")
     assert note is not None
     assert [(step["name"], step["ok"]) for step in note["steps"]] == [
         ("preflight", True),
         ("kernel", False),
-        ("rollback", False),
+        ("rollback", restored),
     ]
     assert note["failed"] == {"step": "kernel", "task": "Reboot into the new kernel", "why": "it broke"}
 

@@ -154,7 +154,8 @@ class Journal:
 
     def end(self, host: str, result: str, why: str = "") -> None:
         note = self._begun(host)
-        _end_step(note, result in GOOD)
+        # That of a host that was rolled back is the rollback, which has done what it is for.
+        _end_step(note, result in (*GOOD, "rolled-back"))
         if why and note["failed"]:
             note["failed"]["then"] = encoding.line(why)[:600]
         self._write({**note, "ended": now(), "result": result})
