@@ -187,3 +187,21 @@ def test_selftests_are_evaluated_and_leave_no_process(tmp_path: Path, monkeypatc
     assert found.accepted == 1
     lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not any(b"97531" in line for line in lines)
+
+
+def test_what_selftests_leave_behind_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setting = tmp_path / "sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none"
+    setting.parent.mkdir(parents=True)
+    setting.write_text("409\n")
+
+    def forgetful(system: System) -> selftests.Selftests:
+        system.path(str(setting.relative_to(tmp_path))).write_text("511\n")
+        return selftests.Selftests(1.0)
+
+    monkeypatch.setattr(cli, "System", lambda: System(tmp_path))
+    monkeypatch.setattr(selftests, "run", forgetful)
+    monkeypatch.setattr("sys.argv", ["thp-validate", "--json", "--selftests"])
+    cli.command()
+    assert json.loads(capsys.readouterr().out)["thp"]["max_ptes_none"] == 511

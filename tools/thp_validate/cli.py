@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -122,7 +123,10 @@ def command() -> int:
     if given.watch:
         found.watch = counters.watch(system, found.thp, given.watch)
     if given.selftests:
-        found.selftests = selftests.run(system)
+        tested = selftests.run(system)
+        # Again: what they change and do not restore, and every taint that they cause, is part of the verdict.
+        again = facts.collect(system, given.kernel)
+        found = replace(again, estimate=found.estimate, watch=found.watch, selftests=tested)
     # Last, as everything above could make the kernel complain.
     found.kernel.splats = kernel_log.collect(system, given.allow_log)
     found.waivers = waivers.collect(system)
