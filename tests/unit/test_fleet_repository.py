@@ -158,20 +158,33 @@ def files(host: Host) -> list[Path]:
 
 def test_repository_and_key_are_set_up_once(bare: Host, repository: Path) -> None:
     wanted = given(repository, key=(repository / "key").read_text())
-    assert find(**wanted) == {"changed": True, "target": TARGET}
+    assert find(**wanted)["target"] == TARGET
     assert len(keys(bare)) == 1
     text = (bare.repositories / "toys.repo").read_text()
     assert "gpgcheck=1" in text.splitlines()
-    assert find(**wanted)["changed"] is False
+    assert find(**wanted) == {"changed": False, "diff": [], "target": TARGET}
     bare.install()
     assert bare.record()["packages"] == MADE
 
 
 def test_in_check_mode_it_is_used_without_being_set_up(bare: Host, repository: Path) -> None:
-    before = files(bare)
-    assert find(check=True, **given(repository)) == {"changed": True, "target": TARGET}
+    before, wanted = files(bare), given(repository)
+    found = find(check=True, **wanted)
+    assert (found["changed"], found["target"]) == (True, TARGET)
+    shown = {Path(each["after_header"]).name: (each["before"], each["after"]) for each in found["diff"]}
+    assert set(shown) == {"RPM-GPG-KEY-toys", "toys.repo", "keys of rpm"}
+    assert shown["keys of rpm"] == ("", f"{wanted['fingerprint']}\n")
+    assert f"baseurl={wanted['url']}\n" in shown["toys.repo"][1]
     assert files(bare) == before
     assert keys(bare) == []
+
+
+def test_what_it_shows_of_a_file_has_no_passwords(bare: Host, repository: Path) -> None:
+    old = "[toys]\nbaseurl=https://me:s3cret@repo.example.org/a\npassword = s3cret s3cret\nproxy_password=s3cret\n"
+    (bare.repositories / "toys.repo").write_text(old)
+    (shown,) = (each for each in find(check=True, **given(repository))["diff"] if "toys.repo" in each["after_header"])
+    assert "https://me:...@repo.example.org/a\npassword = ...\nproxy_password=...\n" in shown["before"]
+    assert "s3cret" not in str(shown)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ ARMOR = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 SAFE = ("https://", "file:///")
 # All of a key, in the short form that rpm has used up to version 5, or in full.
 FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
+# In options and addresses of a repository's file.
+SECRET = re.compile(r"(^\w*password\s*=\s*).+|(://[^/@\s:]*:)[^/@\s]+(?=@)", re.MULTILINE)
 TEXT = """\
 # By the fleet rollout of kernel-thp (thp_preflight_repository_url).
 [{name}]
@@ -28,6 +30,10 @@ gpgcheck=1
 repo_gpgcheck={check_metadata:d}
 gpgkey=file://{key}
 """
+
+
+# As Ansible shows it with --diff.
+Difference = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -85,8 +91,8 @@ def _key(wanted: Wanted) -> Path:
     return KEYS / f"RPM-GPG-KEY-{wanted.name}"
 
 
-def make(wanted: Wanted, key: str, check: bool, root: Path | None = None) -> bool:
-    """Write file and key, and have rpm trust the key, unless this is check mode; say whether that changes anything."""
+def make(wanted: Wanted, key: str, check: bool, root: Path | None = None) -> list[Difference]:
+    """Write file and key, and have rpm trust the key, unless this is check mode; return what that changes."""
     root = root or ROOT
     ours = root / FOLDER / f"{wanted.name}.repo"
     for path in sorted((root / FOLDER).glob("*.repo")):
@@ -94,14 +100,27 @@ def make(wanted: Wanted, key: str, check: bool, root: Path | None = None) -> boo
             what = f"{path} has a repository [{wanted.name}] already"
             raise Problem(what, "remove it there, or leave thp_preflight_repository_url empty to use that one")
     content = {root / _key(wanted): key, ours: repo_file(wanted)}
-    different = {path: text for path, text in content.items() if files.text(path) != text}
+    changed = [_difference(str(path), files.text(path) or "", text) for path, text in content.items()]
     imported = _imported(wanted.fingerprint)
+    if not imported:
+        changed.append(_difference("keys of rpm", "", f"{wanted.fingerprint}\n"))
+    changed = [each for each in changed if each["before"] != each["after"]]
     if not check:
-        for path, text in different.items():
+        for path, text in content.items():
             files.put(path, text)
         if not imported:
             command.output(["rpm", "--import", str(root / _key(wanted))], hint="see what rpm dislikes about the key")
-    return bool(different) or not imported
+    return changed
+
+
+def _difference(what: str, before: str, after: str) -> Difference:
+    shown = {"before": _without_secrets(before), "after": _without_secrets(after)}
+    return {"before_header": what, "after_header": what, **shown}
+
+
+def _without_secrets(text: str) -> str:
+    """Return a file without its passwords: Ansible prints and logs what it gets."""
+    return SECRET.sub(lambda found: f"{found[1] or found[2]}...", text)
 
 
 def _imported(fingerprint: str) -> bool:

@@ -17,7 +17,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
     trust,
 )
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
-from ansible_collections.kernel_thp.fleet.plugins.module_utils.repo_setup import Wanted
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.repo_setup import Difference, Wanted
 
 FIELDS = "%{name} %{version}-%{release} %{name}-%{evr}.%{arch}\\n"
 # The -core package provides its `uname -r` with this name.
@@ -47,9 +47,11 @@ class Target:
 
 
 class Repository:
-    def __init__(self, names: Sequence[str], options: Sequence[str], check_metadata: bool, set_up: bool) -> None:
+    def __init__(
+        self, names: Sequence[str], options: Sequence[str], check_metadata: bool, set_up: list[Difference]
+    ) -> None:
         self.names = names
-        # Whether it had to be set up first.
+        # What had to be set up first.
         self.set_up = set_up
         # Not for those of dependencies: many distributions do not sign their metadata.
         signed = names if check_metadata else ()
@@ -126,7 +128,7 @@ def opened(
     names: Sequence[str], check_metadata: bool, leave_no_trace: bool, wanted: Wanted | None = None
 ) -> Iterator[Repository]:
     """Open the repositories of a rollout, and set the one up that is wanted. Without a trace, it exists here only."""
-    key, set_up = "", False
+    key, set_up = "", []
     if wanted:
         key = repo_setup.checked_key(wanted)
         set_up = repo_setup.make(wanted, key, check=leave_no_trace)

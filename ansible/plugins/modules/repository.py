@@ -80,6 +80,11 @@ EXAMPLES = """
 """
 
 RETURN = """
+diff:
+  description: What is set up, or would be, file by file, and the key that rpm comes to trust.
+  returned: state is resolved
+  type: list
+  elements: dict
 target:
   description: The release, its C(uname -r), the full names of all packages, and the repositories they come from.
   returned: state is resolved
@@ -136,7 +141,7 @@ def work(parameters: Parameters, check: bool) -> Result:
         target = found.target(parameters["release"], kernel, others, parameters["dependencies"])
         if check:
             found.rehearse(target)
-    return {"changed": found.set_up, "target": asdict(target)}
+    return {"changed": bool(found.set_up), "diff": found.set_up, "target": asdict(target)}
 
 
 if __name__ == "__main__":
