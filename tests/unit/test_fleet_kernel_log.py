@@ -75,8 +75,8 @@ def test_a_log_that_cannot_be_read_is_a_problem_and_not_a_good_one(host: Host) -
 def test_a_complaint_fails_the_host_is_named_once_and_spares_it_the_selftests(host: Host) -> None:
     called = host({"journalctl": Done(0, f"{BOOT}{BUG}\n{BUG}\n", ""), "thp-validate": validated(BUG)})
     result = evaluate.work(parameters(selftests=True), False)
-    assert result["failed"]
     assert result["problems"] == [f"the kernel complained: {BUG}; reboot"]
+    assert result["msg"] == result["problems"][0]
     assert called[-1] == ["thp-validate", "--json"]
 
 

@@ -100,6 +100,20 @@ def test_a_host_without_a_verdict_does_not_have_that_of_an_earlier_play(
     assert second["facts"] == {}
 
 
+def test_what_is_wrong_with_a_host_is_reported_with_its_verdict(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    host = Host(tmp_path / "h1")
+    defect = "WARNING: CPU: 0 PID: 1 at mm/huge_memory.c:1 f+0x1/0x2"
+    host.be(log=f"[ 1.0] {defect}")
+    played = play(ansible, tmp_path, {"h1": host.variables()}, "validate")
+    assert played.code == 2
+    (found,) = played.report()["hosts"]
+    assert (found["result"], found["failed"]["why"]) == ("unsupported", defect)
+    assert found["facts"]["after"]["uname"]
+    # Ansible prints the whole result of a failed task.
+    assert '"validate"' not in played.output
+    assert "1 host: 1 unsupported" in played.output
+
+
 def test_the_roles_can_be_played_after_a_rollout(ansible: Mapping[str, str], tmp_path: Path) -> None:
     """That run is over; a play of somebody else has none."""
     host = Host(tmp_path / "h1")

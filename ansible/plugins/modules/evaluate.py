@@ -10,7 +10,7 @@ short_description: Evaluate the running kernel and its setup
 version_added: 1.0.0
 description:
   - Runs C(thp-validate), with the selftests if wanted, searches the kernel's log for defects, and checks which kernel
-    runs and is the default. Fails if there is any problem.
+    runs and is the default. Returns the problems; it fails only if it cannot read the kernel's log or the record.
   - It also compares what the host offers, failed units, mounts, default routes and listening sockets, with the record
     of the rollout, and waits for what starts late.
   - What the old kernel complained about as well, and how it was tainted as well, according to the record of the
@@ -56,10 +56,6 @@ options:
     default: []
     type: list
     elements: str
-  fail:
-    description: Whether a problem is a failure. Problems are returned in any case.
-    default: true
-    type: bool
 attributes:
   check_mode: {support: full, description: "It changes nothing in either mode, but runs no selftests in check mode."}
 """
@@ -68,6 +64,12 @@ EXAMPLES = """
 - name: Evaluate the host
   kernel_thp.fleet.evaluate:
     uname: 6.1.187-1.x86_64+thp.cloud
+  register: found
+
+- name: Stop if the host is not as it should be
+  ansible.builtin.assert:
+    that: found.problems | length == 0
+    fail_msg: "{{ found.msg }}"
 """
 
 RETURN = """
@@ -76,6 +78,10 @@ problems:
   returned: always
   type: list
   elements: str
+msg:
+  description: The first ten problems, joined in one line; empty if there are none.
+  returned: always
+  type: str
 validate:
   description: The output of C(thp-validate --json), without the selftests that passed; null if there is none.
   returned: always
@@ -117,7 +123,6 @@ ARGUMENTS = {
     "services": {"type": "str", "choices": ["all", "drained", "ignored"], "default": "ignored"},
     "services_timeout": {"type": "int", "default": 300},
     "services_allowed": {"type": "list", "elements": "str", "default": []},
-    "fail": {"type": "bool", "default": True},
 }
 # How thp-validate names its check of the taint.
 TAINT = "kernel-taint"
@@ -141,7 +146,7 @@ def validate(allowed: list[str], timeout: float, selftests: bool) -> dict[str, A
 def run_validate(options: list[str], timeout: float) -> dict[str, Any]:
     found = validator.run(options, timeout)
     if found["selftests"]:
-        # Ansible prints the whole result of a failed task, so leave out the tests that passed.
+        # Ansible remembers this of every host in a batch, so leave out the tests that passed.
         found["selftests"]["tests"] = [test for test in found["selftests"]["tests"] if not test["accepted"]]
     return found
 
@@ -212,9 +217,7 @@ def work(parameters: Parameters, check: bool) -> Result:
         "counters": counters.read().as_dict(),
         "boot_id": snapshot.boot_id(),
     }
-    if problems and parameters["fail"]:
-        return {**result, "failed": True, "msg": message(problems)}
-    return {**result, "changed": False}
+    return {**result, "msg": message(problems), "changed": False}
 
 
 if __name__ == "__main__":
