@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def test_a_survey_goes_through_all_batches_and_ends_with_one_table(ansible: Mapp
     assert (report["state"], report["planned"], report["batches"]) == ("finished", ["h2", "h1", "h3"], [1, 1, 1])
     assert played.results() == {"h2": "unreachable", "h1": "ready", "h3": "unreachable"}
     assert "2 of 3 hosts cannot take part: h2, h3" in played.output
-    tables = re.split(r"(?m)^host +kernel +loader +verdict +reasons$", played.output)
+    tables = re.split(r"(?m)^host +kernel +loader +result +reasons$", played.output)
     assert len(tables) == 2
     assert re.findall(r"(?m)^(h\d)  ", tables[1])[:3] == ["h2", "h3", "h1"]
 
@@ -116,8 +117,8 @@ def test_those_that_cannot_take_part_come_first() -> None:
         "facts": {"reasons": ["one", "two"]},
     }
     gone = {"host": "c", "result": "unreachable", "failed": {"why": "no answer"}, "facts": {}}
-    assert summary.table([ready, refused, gone]).splitlines() == [
-        "host       kernel  loader  verdict      reasons",
+    assert summary.table(run(ready, refused, gone)).splitlines() == [
+        "host       kernel  loader  result       reasons",
         "long-name  -       -       refused      one",
         "                                        two",
         "c          -       -       unreachable  no answer",
@@ -127,7 +128,15 @@ def test_those_that_cannot_take_part_come_first() -> None:
         "    1  one",
         "    1  two",
         "    1  no answer",
+        "",
+        "3 hosts: 1 ready, 1 refused, 1 unreachable",
     ]
+
+
+def run(*hosts: dict[str, Any], playbook: str = "survey") -> dict[str, Any]:
+    """Return a run that is over, as the report has it."""
+    counts = dict(sorted(Counter(host["result"] for host in hosts).items()))
+    return {"playbook": playbook, "hosts": list(hosts), "counts": counts}
 
 
 def found(host: str, result: str, *reasons: str, why: str = "") -> dict[str, Any]:
@@ -142,34 +151,59 @@ def test_the_table_ends_with_how_many_hosts_have_each_reason() -> None:
     hosts = [found(f"h{number}", "refused", room.format(number), "no x; y") for number in range(3)]
     hosts += [found(f"s{number}", "unreachable", why=silent.format(number)) for number in range(2)]
     hosts += [found("good", "ready")]
-    assert summary.table(hosts).partition("\n\n")[2].splitlines() == [
+    assert summary.table(run(*hosts)).split("\n\n")[1].splitlines() == [
         "hosts  reason",
         "    3  / has ... MiB free, ... MiB are needed",
         "    3  no x",
         "    2  the host does not answer",
     ]
-    assert "hosts  reason" not in summary.table(hosts[-1:])
+    assert "hosts  reason" not in summary.table(run(hosts[-1]))
     many = [found("bad", "refused", *(f"reason-{number}" for number in range(22)))]
-    assert summary.table(many).splitlines()[-2:] == ["    1  reason-19", "and 2 more, see the report"]
+    assert summary.table(run(*many)).splitlines()[-4:-2] == ["    1  reason-19", "and 2 more"]
 
 
 def test_remarks_are_in_the_table_whether_a_host_is_ready_or_not() -> None:
     remarks = {"remarks": ["third-party modules are loaded (zfs): x", "no watchdog"]}
     ready, refused = found("a", "ready"), found("b", "refused", "no room; y")
     hosts = [{**host, "facts": {**host["facts"], **remarks}} for host in (ready, refused)]
-    assert summary.table(hosts).splitlines() == [
-        "host  kernel  loader  verdict  reasons",
-        "b     -       -       refused  no room; y",
-        "                               remark: third-party modules are loaded (zfs): x",
-        "                               remark: no watchdog",
-        "a     -       -       ready    remark: third-party modules are loaded (zfs): x",
-        "                               remark: no watchdog",
+    assert summary.table(run(*hosts)).splitlines()[:11] == [
+        "host  result   reasons",
+        "b     refused  no room; y",
+        "               remark: third-party modules are loaded (zfs): x",
+        "               remark: no watchdog",
+        "a     ready    remark: third-party modules are loaded (zfs): x",
+        "               remark: no watchdog",
         "",
         "hosts  reason",
         "    2  remark: third-party modules are loaded (zfs)",
         "    2  remark: no watchdog",
         "    1  no room",
     ]
+
+
+def test_a_table_has_the_kernel_that_a_host_runs_if_that_is_known() -> None:
+    facts = {"before": {"uname": "old"}, "after": {"uname": "new"}}
+    results = {"rolled-back": "old", "lost": "-", "refused": "-", "checked": "-", "done": "new", "unchanged": "new"}
+    hosts = [{"host": result, "result": result, "failed": None, "facts": facts} for result in results]
+    rows = summary.table(run(*hosts, playbook="rollout")).splitlines()[1 : 1 + len(results)]
+    assert {row.split()[2]: row.split()[1] for row in rows} == results
+
+
+def test_why_a_rollback_failed_is_a_reason_of_its_own() -> None:
+    host = {"host": "a", "result": "failed", "failed": {"why": "no", "then": "not back"}, "facts": {}}
+    lines = summary.table(run(host, playbook="rollout")).splitlines()
+    assert lines[:3] == ["host  result  reasons", "a     failed  no", "              not back"]
+    assert lines[-1] == "1 host: 1 failed"
+
+
+def test_of_many_hosts_a_rollout_shows_those_that_are_not_well() -> None:
+    hosts = [found(f"h{number}", "done") for number in range(30)]
+    hosts += [found("x", "rolled-back", why="no"), *(found(f"l{number}", "not-reached") for number in range(4))]
+    lines = summary.table(run(*hosts, playbook="rollout")).splitlines()
+    assert lines[:2] == ["host  result       reasons", "x     rolled-back  no"]
+    assert lines[2] == ""
+    assert lines[-1] == "35 hosts: 30 done, 4 not-reached, 1 rolled-back"
+    assert len(summary.table(run(*hosts)).splitlines()) > 35
 
 
 def test_of_many_hosts_that_cannot_take_part_the_first_are_named() -> None:
@@ -187,4 +221,5 @@ def test_check_mode_shows_what_would_happen_to_all_hosts(
     played = play(ansible, tmp_path, names, "rollout", "--check", "-e", '{"thp_fleet_serial": [1]}')
     assert played.code == 2
     assert "1 host failed, 0 allowed; a-bad: refused" in played.output
+    assert "2 hosts: 1 checked, 1 refused" in played.output
     assert [call["state"] for call in hosts["good"].calls("packages")] == ["installed"]

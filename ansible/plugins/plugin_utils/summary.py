@@ -8,13 +8,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import BAD, Note
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import BAD, GOOD, Note
 
 # Results of hosts without one: the batch is over, the run was killed, the run is running, the run never reached it.
 LOST, INTERRUPTED, RUNNING, NOT_REACHED = "lost", "interrupted", "running", "not-reached"
 OPEN = (INTERRUPTED, RUNNING, NOT_REACHED)
 # States of runs that ended early, whatever the results of their hosts.
 CUT_SHORT = ("stopped", "aborted")
+SURVEY = "survey"
+# What became of a host that runs the kernel of `after` in its report.
+ON_NEW = ("done", "unchanged", "supported", "unsupported")
 # How many hosts or reasons a message names.
 NAMED = 20
 # How the reason of a host begins that was kept back because others had failed.
@@ -124,23 +127,47 @@ def named(hosts: Sequence[str]) -> str:
     return ", ".join(hosts[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def table(hosts: Sequence[Mapping[str, Any]]) -> str:
-    """Return the hosts of a survey as lines for a terminal, those first that cannot take part, then all reasons."""
-    rows = [("host", "kernel", "loader", "verdict", "reasons")]
-    for host in sorted(hosts, key=lambda host: host["result"] not in BAD):
-        facts, why = host["facts"], ["".join(each) for each in _noted(host)] or [""]
-        kernel = facts.get("before", {}).get("uname") or "-"
-        rows.append((host["host"], kernel, facts.get("loader") or "-", host["result"], why[0]))
+def table(run: Mapping[str, Any]) -> str:
+    """Return a run that is over as lines for a terminal: hosts, those first that failed, then all reasons and results.
+
+    A survey is about every host. Of other runs with more hosts than a reader wants, it shows those that are not well.
+    """
+    hosts = sorted(run["hosts"], key=lambda host: host["result"] not in BAD)
+    if run["playbook"] != SURVEY and len(hosts) > NAMED:
+        hosts = [host for host in hosts if host["result"] not in (*GOOD, NOT_REACHED)]
+    results = ", ".join(f"{count} {result}" for result, count in run["counts"].items())
+    planned = len(run["hosts"])
+    total = f"{planned} host{'s' if planned != 1 else ''}: {results}"
+    return "\n".join([*_rows(hosts, run["playbook"]), *_by_reason(run["hosts"]), "", total])
+
+
+def _rows(hosts: Sequence[Mapping[str, Any]], playbook: str) -> list[str]:
+    """Return one line for each host, and for each further reason, without a column that would be empty."""
+    rows = [("host", "kernel", "loader", "result", "reasons")]
+    for host in hosts:
+        why = ["".join(each) for each in _noted(host)] or [""]
+        loader = host["facts"].get("loader") or "-"
+        rows.append((host["host"], _kernel(host, playbook), loader, host["result"], why[0]))
         rows += [("", "", "", "", each) for each in why[1:]]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines = ["  ".join([*map(str.ljust, row, widths), row[4]]).rstrip() for row in rows]
-    return "\n".join([*lines, *_by_reason(hosts)])
+    columns = [column for column in zip(*rows) if set(column[1:]) - {"", "-"}]
+    widths = [max(map(len, column)) for column in columns]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in zip(*columns)]
+
+
+def _kernel(host: Mapping[str, Any], playbook: str) -> str:
+    """Return the kernel that a host runs, where its result says which of those in the report this is.
+
+    In a rollout, `before` is the record's, and the host may have run another kernel when the run came to it.
+    """
+    facts, result = host["facts"], host["result"]
+    old = facts.get("before", {}) if playbook == SURVEY or result == "rolled-back" else {}
+    return (facts.get("after", {}) if result in ON_NEW else old).get("uname") or "-"
 
 
 def _noted(host: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the reasons and remarks of a host, each after what tells them apart."""
     facts, failed = host["facts"], host["failed"] or {}
-    reasons = facts.get("reasons") or filter(None, [failed.get("why")])
+    reasons = facts.get("reasons") or filter(None, [failed.get("why"), failed.get("then")])
     return [*(("", reason) for reason in reasons), *(("remark: ", remark) for remark in facts.get("remarks") or [])]
 
 
@@ -152,7 +179,7 @@ def _by_reason(hosts: Iterable[Mapping[str, Any]]) -> list[str]:
         return []
     lines = [f"{count:5}  {kind}" for kind, count in counts.most_common(NAMED)]
     more = len(counts) - NAMED
-    return ["", "hosts  reason", *lines, *([f"and {more} more, see the report"] if more > 0 else [])]
+    return ["", "hosts  reason", *lines, *([f"and {more} more"] if more > 0 else [])]
 
 
 def _kind(reason: str) -> str:

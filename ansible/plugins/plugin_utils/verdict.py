@@ -13,7 +13,6 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Jo
 
 # The hosts of the play, and those that were not dropped, in total and in the batch.
 HOSTS = ("ansible_play_hosts_all", "ansible_play_hosts", "ansible_play_batch")
-SURVEY = "survey"
 UNNOTED = "Ansible dropped it before anything was done to it; read its output, and check the host's variables"
 
 
@@ -27,19 +26,17 @@ def evaluate(found: Journal, check: bool, variables: Variables) -> Result:
     fallen = summary.casualties(notes)
     through = len(reached) == len(everybody)
     too_many, count = budget.verdict(run, fallen)
-    surveys = run["playbook"] == SURVEY
+    surveys = run["playbook"] == summary.SURVEY
     complaint = summary.complaint(count, fallen) if fallen else None
     if fallen and surveys:
         complaint = summary.unready(fallen, len(notes))
     # Check mode has harmed nobody, and shows all hosts.
     stops = too_many and not through and not run["check"]
-    if stops:
-        report.finish(found, "stopped", complaint, notes)
-    elif through:
-        whole = report.finish(found, "finished", complaint, notes)
-        if surveys:
-            Display().display(summary.table(whole["hosts"]))
-        run_dir.leave()
+    if stops or through:
+        whole = report.finish(found, "stopped" if stops else "finished", complaint, notes)
+        Display().display(summary.table(whole))
+        if through:
+            run_dir.leave()
     else:
         breaker.settle(found, fallen)
         report.write(found, notes)
