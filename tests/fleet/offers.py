@@ -13,6 +13,14 @@ MOUNT = ("Type=oneshot", "RemainAfterExit=yes", "ExecStart=/bin/mount -o loop /r
 ROUTE = ("Type=oneshot", "RemainAfterExit=yes", "ExecStart=/bin/ip -4 route add default dev lo metric 9999")
 LISTEN = (f"ExecStart=/usr/bin/python3 -m http.server {PORT} --bind 127.0.0.1", "WorkingDirectory=/srv")
 FAIL = ("Type=oneshot", "ExecStart=/bin/false")
+HANG_TEXT = "lab: this shutdown hangs"
+HANG = (
+    "Type=oneshot",
+    "RemainAfterExit=yes",
+    "ExecStart=/bin/true",
+    f"ExecStop=/bin/sh -c 'echo {HANG_TEXT} > /dev/console; sleep infinity'",
+    "TimeoutStopSec=infinity",
+)
 IMAGE = "truncate -s 32M /root/lab.img && mkfs.ext4 -q /root/lab.img"
 ROUTED = "ip -4 route show default | grep 'dev lo'"
 LISTENS = f"until ss -Hltn 'sport = :{PORT}' | grep -q .; do sleep 1; done"
@@ -44,6 +52,11 @@ def mount(member: Member, uname: str) -> None:
 def route(member: Member, uname: str) -> None:
     unit(member, "lab-route", ROUTE, uname)
     member.vm.run(ROUTED)
+
+
+def hanging(member: Member, uname: str) -> None:
+    """Offer nothing, and never end when the host shuts down."""
+    unit(member, "lab-hanging", HANG, uname)
 
 
 def failing(member: Member, uname: str) -> None:

@@ -1,7 +1,8 @@
 """What the new kernel and its load bring, compared with the host before the rollout; and a host that is done.
 
 On the first host both kernels complain of the same, and its drain stops a service: it is done, and later runs leave it
-alone. On the second one only the new kernel complains, in the soak. The third one lacks what it had before.
+alone. On the second one only the new kernel complains, in the soak, and its shutdown hangs. The third one lacks what it
+had before.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def first(fleet: Fleet, operator: Operator, release: Release) -> Outcome:
     alike.settle(PROFILE)
     offers.port(alike)
     blocks(fleet[COMPLAINS])
+    offers.hanging(fleet[COMPLAINS], release.uname)
     lacks = fleet[LACKS]
     offers.mount(lacks, lacks.before.uname)
     offers.route(lacks, lacks.before.uname)
@@ -88,6 +90,7 @@ def test_what_the_old_kernel_complained_of_as_well_fails_nobody(first: Outcome, 
 
 
 def test_what_the_kernel_complains_of_under_load_ends_the_soak(first: Outcome, fleet: Fleet) -> None:
+    """The shutdown that leads back to the old kernel hangs, and is forced."""
     assert first.result(COMPLAINS) == "rolled-back"
     step, why = first.failure(COMPLAINS)
     assert step == "soak"
@@ -95,6 +98,7 @@ def test_what_the_kernel_complains_of_under_load_ends_the_soak(first: Outcome, f
     assert match is not None, why
     assert int(match[1]) < LONG
     expect.rolled_back(fleet[COMPLAINS], first.states[COMPLAINS])
+    assert offers.HANG_TEXT in fleet[COMPLAINS].vm.console_text()
 
 
 def test_what_a_host_offered_and_lacks_fails_it_before_it_returns_to_service(first: Outcome, fleet: Fleet) -> None:
