@@ -141,6 +141,8 @@ def test_a_host_that_is_gone_before_its_reboot_is_lost(monkeypatch: pytest.Monke
     monkeypatch.setattr(AnsibleReboot, "get_system_boot_time", answer)
     host.plugin._connection.transport = "ssh"
     host.plugin._supports_check_mode, host.plugin._task.async_val = True, 0
+    # Where ansible-core 2.16 looks for check mode.
+    host.plugin._play_context = host.plugin._task
     monkeypatch.setattr(AnsibleReboot.__mro__[1], "run", lambda *_: {})
     found = host.run()
     assert (found["failed"], found["lost_contact"], host.calls) == (True, True, [])
