@@ -187,6 +187,14 @@ def test_what_it_shows_of_a_file_has_no_passwords(bare: Host, repository: Path) 
     assert "s3cret" not in str(shown)
 
 
+def test_another_password_is_a_change(bare: Host, repository: Path) -> None:
+    wanted = repo_setup.Wanted("toys", "https://me:new@repo.example.org", "", given(repository)["fingerprint"], True)
+    text = repo_setup.repo_file(wanted)
+    (bare.repositories / "toys.repo").write_text(text.replace("me:new", "me:old"))
+    shown = [each["after_header"] for each in repo_setup.make(wanted, "key", check=True)]
+    assert str(bare.repositories / "toys.repo") in shown
+
+
 @pytest.mark.parametrize(
     ("other", "message"),
     [

@@ -100,11 +100,11 @@ def make(wanted: Wanted, key: str, check: bool, root: Path | None = None) -> lis
             what = f"{path} has a repository [{wanted.name}] already"
             raise Problem(what, "remove it there, or leave thp_preflight_repository_url empty to use that one")
     content = {root / _key(wanted): key, ours: repo_file(wanted)}
-    changed = [_difference(str(path), files.text(path) or "", text) for path, text in content.items()]
+    old = {path: files.text(path) for path in content}
+    changed = [_difference(str(path), old[path] or "", text) for path, text in content.items() if old[path] != text]
     imported = _imported(wanted.fingerprint)
     if not imported:
         changed.append(_difference("keys of rpm", "", f"{wanted.fingerprint}\n"))
-    changed = [each for each in changed if each["before"] != each["after"]]
     if not check:
         for path, text in content.items():
             files.put(path, text)
