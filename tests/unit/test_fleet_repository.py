@@ -158,7 +158,8 @@ def files(host: Host) -> list[Path]:
 
 def test_repository_and_key_are_set_up_once(bare: Host, repository: Path) -> None:
     wanted = given(repository, key=(repository / "key").read_text())
-    assert find(**wanted)["target"] == TARGET
+    first = find(**wanted)
+    assert (first["changed"], first["target"], len(first["diff"])) == (True, TARGET, 3)
     assert len(keys(bare)) == 1
     text = (bare.repositories / "toys.repo").read_text()
     assert "gpgcheck=1" in text.splitlines()
