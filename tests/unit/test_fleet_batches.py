@@ -29,7 +29,7 @@ def test_a_directory_is_settled_once_for_a_run(ansible: Mapping[str, str], tmp_p
     another = f"{{{{ lookup('ansible.builtin.pipe', 'mktemp -u {tmp_path}/reports/XXXXXX') }}}}"
     hosts = dict.fromkeys(("h1", "h2"), GONE)
     words = ("-e", "thp_fleet_max_failed=1", "-e", '{"thp_fleet_serial": [1]}')
-    played = play(ansible, tmp_path, hosts, "rollout", *words, variables={DIRECTORY: another})
+    played = play(ansible, tmp_path, hosts, "rollback", *words, variables={DIRECTORY: another})
     assert played.code == 2
     assert "2 hosts failed, 1 allowed" in played.output
     (report,) = (tmp_path / "reports").glob("*/2*Z-*/report.json")
@@ -62,7 +62,7 @@ def test_what_is_given_by_e_overrides_the_inventory_for_batches(ansible: Mapping
     variables = {"thp_fleet_serial": [3], "thp_fleet_canaries": "h3"}
     hosts = dict.fromkeys(("h1", "h2", "h3", "h4"), GONE)
     words = ("--limit", "!h4", "-e", given)
-    played = play(ansible, tmp_path, hosts, "rollout", *words, variables=variables)
+    played = play(ansible, tmp_path, hosts, "rollback", *words, variables=variables)
     assert played.report()["counts"] == {"unreachable": 3}
     assert (played.report()["batches"], played.report()["planned"]) == ([1, 2], ["h1", "h2", "h3"])
     assert played.output.count("TASK [Evaluate the batch") == 2
@@ -118,14 +118,28 @@ def test_a_budget_is_a_number_or_a_share_of_the_hosts(
 ) -> None:
     hosts = {**dict.fromkeys(("h1", "h2", "h3"), GONE), "h4": there(tmp_path)}
     given = json.dumps({"thp_fleet_serial": [3, 1], "thp_fleet_max_failed": budget})
-    played = play(ansible, tmp_path, hosts, "rollout", "-e", given)
+    played = play(ansible, tmp_path, hosts, "rollback", "-e", given)
     assert played.code == 2
-    assert played.results()["h4"] == ("not-reached" if stopped else "refused")
+    assert played.results()["h4"] == ("not-reached" if stopped else "unchanged")
+
+
+@pytest.mark.parametrize(("playbook", "stopped"), [("rollout", True), ("rollback", False)])
+def test_a_rollout_without_a_canary_that_is_well_goes_no_further(
+    ansible: Mapping[str, str], tmp_path: Path, playbook: str, stopped: bool
+) -> None:
+    """Whatever the budgets say: nobody knows anything of the kernel."""
+    hosts = {**dict.fromkeys(("h1", "h2"), GONE), "h3": there(tmp_path)}
+    given = json.dumps({"thp_fleet_serial": [2, 1], "thp_fleet_max_failed": "100%"})
+    played = play(ansible, tmp_path, hosts, playbook, "-e", given)
+    assert played.code == 2
+    assert played.results()["h3"] == ("not-reached" if stopped else "unchanged")
+    if stopped:
+        assert "2 hosts failed, 3 allowed; no host of the first batch is well: repair" in played.output
 
 
 def test_a_pause_is_between_batches_and_not_after_the_last(ansible: Mapping[str, str], tmp_path: Path) -> None:
     given = json.dumps({"thp_fleet_serial": [1], "thp_fleet_max_failed": 3, "thp_fleet_pause": 1})
-    played = play(ansible, tmp_path, dict.fromkeys(("h1", "h2", "h3"), GONE), "rollout", "-e", given)
+    played = play(ansible, tmp_path, dict.fromkeys(("h1", "h2", "h3"), GONE), "rollback", "-e", given)
     assert played.report()["counts"] == {"unreachable": 3}
     assert played.output.count("Pausing for 1 seconds") == 2
 

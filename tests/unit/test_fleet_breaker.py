@@ -126,12 +126,12 @@ def test_a_drain_that_failed_keeps_others_from_drains(ansible: Mapping[str, str]
 
 
 def test_failures_in_the_gate_of_one_batch_count_in_the_next_one(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    hosts = {name: Host(tmp_path / name) for name in ("h1", "h2", "h3")}
+    hosts = {name: Host(tmp_path / name) for name in ("h0", "h1", "h2", "h3")}
     hosts["h1"].be(log="[ 1.0] WARNING: CPU: 0 PID: 1 at mm/huge_memory.c:1 f+0x1/0x2")
     hosts["h2"].be(says={"packages": NO_ROOM})
     hosts["h3"].be(reboots=True)
     inventory = {name: host.variables() for name, host in hosts.items()}
-    given = json.dumps({"thp_fleet_serial": [1, 2], "thp_fleet_max_failed": 1})
+    given = json.dumps({"thp_fleet_serial": [2, 2], "thp_fleet_max_failed": 1})
     played = play({**ansible, "ANSIBLE_FORKS": "1"}, tmp_path, inventory, "rollout", "-e", given)
     assert played.failed("h1")["step"] == "gate"
     assert played.failed("h3")["why"] == "not begun, because this run has failed on h1, h2, and 1 may fail"

@@ -13,7 +13,8 @@ from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import breaker, b
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal
 
 # Ten hosts, of which the first two are the canaries.
-RUN: dict[str, Any] = {"planned": [f"h{number}" for number in range(10)], "batches": [2, 8]}
+RUN: dict[str, Any] = {"playbook": "rollout", "planned": [f"h{number}" for number in range(10)], "batches": [2, 8]}
+UNTRIED = "no host of the first batch is well: repair one, or name another one in thp_fleet_canaries"
 
 
 @pytest.fixture
@@ -49,7 +50,8 @@ def fallen(*results: str) -> list[dict[str, Any]]:
         ((0, 1, 2), ["unreachable"] * 2, False, "0 hosts failed, 0 allowed; 2 more unreachable, 2 allowed"),
         ((0, 1, 2), ["unreachable"] * 3, True, "1 host failed, 0 allowed; 2 more unreachable, 2 allowed"),
         ((0, 1, 2), ["unreachable", "refused"], True, "1 host failed, 0 allowed; 1 more unreachable, 2 allowed"),
-        ((8, 1, 9), ["unreachable"] * 10, False, "2 hosts failed, 8 allowed; 8 more unreachable, 9 allowed"),
+        ((8, 1, 9), ["unreachable"] * 9, False, "1 host failed, 8 allowed; 8 more unreachable, 9 allowed"),
+        ((8, 1, 9), ["unreachable"] * 10, True, f"2 hosts failed, 8 allowed; 8 more unreachable, 9 allowed; {UNTRIED}"),
         ((1, 1, 9), ["unreachable"] * 10, True, "2 hosts failed, 1 allowed; 8 more unreachable, 9 allowed"),
     ],
 )
@@ -58,6 +60,24 @@ def test_each_budget_stops_a_run_and_unreachable_canaries_have_failed(
 ) -> None:
     run = {**RUN, **dict(zip(("max_failed", "max_lost", "max_unreachable"), budgets))}
     assert budget.verdict(run, fallen(*results)) == (stops, count)
+
+
+@pytest.mark.parametrize(
+    ("change", "failed", "stops"),
+    [
+        ({}, ["h0", "h1"], True),
+        ({}, ["h0", "h9"], False),
+        ({"playbook": "rollback"}, ["h0", "h1"], False),
+        ({"batches": [10]}, [f"h{number}" for number in range(10)], False),
+    ],
+)
+def test_no_budget_lets_others_have_a_kernel_that_no_canary_keeps(
+    change: dict[str, Any], failed: list[str], stops: bool
+) -> None:
+    run = {**RUN, "max_failed": 10, "max_lost": 1, "max_unreachable": 0, **change}
+    found = budget.verdict(run, [{"host": name, "result": "rolled-back"} for name in failed])
+    count = f"{len(failed)} hosts failed, 10 allowed"
+    assert found == (stops, f"{count}; {UNTRIED}" if stops else count)
 
 
 def test_a_failure_counts_at_once_and_once(journal: Journal) -> None:

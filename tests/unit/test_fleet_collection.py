@@ -263,10 +263,8 @@ def test_a_canary_that_does_not_answer_ends_the_rollout(ansible: Mapping[str, st
     assert (tmp_path / "reports" / "latest" / "report.html").exists()
 
 
-def test_within_the_limit_the_rollout_goes_on_and_still_does_not_end_well(
-    ansible: Mapping[str, str], tmp_path: Path
-) -> None:
-    code, _, report = play(ansible, tmp_path, "rollout", "-e", '{"thp_fleet_max_failed": 3, "thp_fleet_serial": [1]}')
+def test_within_the_limit_a_run_goes_on_and_still_does_not_end_well(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    code, _, report = play(ansible, tmp_path, "rollback", "-e", '{"thp_fleet_max_failed": 3, "thp_fleet_serial": [1]}')
     assert code == 2
     assert (report["state"], report["failed"]) == ("finished", True)
     assert report["planned"] == ["h3", "h1", "h2"]

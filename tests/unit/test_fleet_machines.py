@@ -12,16 +12,18 @@ from tests.unit.plays import play
 from tests.unit.simulated import RECORD, Host, rollout
 
 
-@pytest.mark.parametrize("serial", [1, 2])
+
+@pytest.mark.parametrize("serial", [1, 3])
 def test_the_second_name_of_one_machine_is_refused(ansible: Mapping[str, str], tmp_path: Path, serial: int) -> None:
-    """In the same batch or a later one; the first name gets as far as to its missing tuned."""
+    """In the same batch or a later one, after a host that is well; the first name gets as far as its missing tuned."""
     hosts = {name: Host(tmp_path / name) for name in ("a", "b")}
     for host in hosts.values():
         host.be(identity="m1 4c4c4544", tuned_gone=True)
     given = json.dumps({"thp_fleet_serial": [serial], "thp_fleet_max_failed": 2})
     names = {name: host.variables() for name, host in hosts.items()}
-    played = play(ansible, tmp_path, names, "rollout", "-e", given)
-    assert played.results() == {"a": "refused", "b": "refused"}
+    everybody = {"0": Host(tmp_path / "0").variables(), **names}
+    played = play(ansible, tmp_path, everybody, "rollout", "-e", given)
+    assert played.results() == {"0": "done", "a": "refused", "b": "refused"}
     first, second = sorted(names, key=lambda name: "same machine" in played.failed(name)["why"])
     assert "tuned-adm is missing" in played.failed(first)["why"]
     assert f"this is the same machine as {first}" in played.failed(second)["why"]

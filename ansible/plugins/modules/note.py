@@ -22,7 +22,8 @@ options:
       - V(noted), write what is done with a host. A note that cannot be written is only a warning, because it must not
         keep a host from its rollback. With O(release) it is a failure, since the host is still unchanged then.
       - V(evaluated), count the hosts that failed, including hosts that vanished. Fails if there are more than V(begun)
-        allows, or at the end of the run if there are any. Writes the report in any case.
+        allows, if a rollout has a first batch of which no host is well, or at the end of the run if any failed. Writes
+        the report in any case.
       - V(reported), write the reports of runs whose process is gone, and that of the run that is named.
     type: str
     choices: [begun, noted, evaluated, reported]

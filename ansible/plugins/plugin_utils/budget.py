@@ -9,6 +9,8 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Note
 
 LOST, UNREACHABLE = "lost", "unreachable"
+ROLLOUT = "rollout"
+UNTRIED = "no host of the first batch is well: repair one, or name another one in thp_fleet_canaries"
 WANTED = "give a number of hosts, such as 2, or a percentage of the run's hosts, such as 5%"
 
 
@@ -41,7 +43,17 @@ def verdict(run: Note, fallen: Sequence[Note]) -> tuple[bool, str]:
     spared = len(excused(run, fallen))
     failed, lost = len(fallen) - spared, sum(host["result"] == LOST for host in fallen)
     too_many_lost = lost > run["max_lost"]
+    exceeded = failed > run["max_failed"] or too_many_lost
+    untried = not exceeded and _untried(run, fallen)
     parts = [f"{failed} host{'s' if failed != 1 else ''} failed, {run['max_failed']} allowed"]
     parts += [f"{lost} of them lost, {run['max_lost']} allowed"] if too_many_lost else []
     parts += [f"{spared} more unreachable, {run['max_unreachable']} allowed"] if spared else []
-    return failed > run["max_failed"] or too_many_lost, "; ".join(parts)
+    parts += [UNTRIED] if untried else []
+    return exceeded or untried, "; ".join(parts)
+
+
+def _untried(run: Note, fallen: Sequence[Note]) -> bool:
+    """Say whether no canary keeps the kernel of a rollout: then no budget lets other hosts have it."""
+    canaries = set(run["planned"][: sum(run["batches"][:1])])
+    others = len(run["batches"]) > 1
+    return run["playbook"] == ROLLOUT and others and canaries <= {host["host"] for host in fallen}
