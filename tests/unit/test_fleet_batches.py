@@ -19,7 +19,7 @@ def test_hosts_with_different_directories_for_reports_are_not_rolled_out_to(
     hosts = {"h1": GONE, "h2": {**GONE, DIRECTORY: str(tmp_path / "other")}, "h3": GONE}
     played = play(ansible, tmp_path, hosts, "rollout", "-e", "thp_fleet_max_failed=2")
     assert played.code == 2
-    message = f"a run has one directory for reports: it would be {played.reports}, but h2 has {tmp_path}/other"
+    message = f"a run has one {DIRECTORY}: it would be {played.reports}, but h2 has {tmp_path}/other"
     assert message in played.output
     assert not list(tmp_path.glob("*/*/run.json"))
 
@@ -135,6 +135,16 @@ def test_a_rollout_without_a_canary_that_is_well_goes_no_further(
     assert played.results()["h3"] == ("not-reached" if stopped else "unchanged")
     if stopped:
         assert "2 hosts failed, 3 allowed; no host of the first batch is well: repair" in played.output
+
+
+def test_a_budget_is_the_same_for_all_hosts(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    hosts = {"h1": GONE, "h2": {**GONE, "thp_fleet_max_lost": 7}, "h3": GONE}
+    played = play(ansible, tmp_path, hosts, "rollout")
+    assert played.code == 2
+    assert "a run has one thp_fleet_max_lost: it would be 1, but h2 has 7; give it by -e" in played.output
+    assert not list(tmp_path.glob("*/*/run.json"))
+    played = play(ansible, tmp_path, {"h1": GONE}, "rollout", variables={"thp_fleet_max_lost": 7})
+    assert played.report()["max_lost"] == 7, "given to all of them"
 
 
 def test_a_pause_is_between_batches_and_not_after_the_last(ansible: Mapping[str, str], tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ options:
     description:
       - V(begun), create the directory of the run, with the list of its hosts. All hosts and batches of the play use it,
         whatever variables say later. In check mode ansible-playbook deletes it at its end. Fails if hosts of the play
-        have different directories for reports, or have variables that the batches are made of, which Ansible reads too
-        late for that, or if tags leave out tasks of the play. Also writes the reports of runs whose process is gone. A
-        second call in the same play does nothing.
+        have different directories for reports or different budgets, or have variables that the batches are made of,
+        which Ansible reads too late for that, or if tags leave out tasks of the play. Also writes the reports of runs
+        whose process is gone. A second call in the same play does nothing.
       - V(noted), write what is done with a host. A note that cannot be written is only a warning, because it must not
         keep a host from its rollback. With O(release) it is a failure, since the host is still unchanged then.
       - V(evaluated), count the hosts that failed, including hosts that vanished. Fails if there are more than V(begun)

@@ -21,12 +21,14 @@ UNCHANGING = ("survey", "validate")
 IN_PART = "--tags or --skip-tags leave out tasks of this run, which would then look like a success; run without them"
 
 
-def check_hosts(task: Task, playbook: str, directory: str, variables: Variables) -> None:
+def check_hosts(task: Task, playbook: str, directory: str, budgets: Mapping[str, str], variables: Variables) -> None:
     """Fail if variables of the play's hosts say otherwise than the run does, which is one for all of them."""
     # These override what hosts have.
     given = {*load_extra_vars(DataLoader()), *task.get_play().vars}
     plan = [name for name in (PLAN[:2] if playbook in UNCHANGING else PLAN) if name not in given]
-    found: dict[str, object] = {}
+    one = {DIRECTORY: directory, **({} if playbook in UNCHANGING else budgets)}
+    one = {name: value for name, value in one.items() if name not in given}
+    found: dict[str, dict[str, object]] = {name: {} for name in one}
     for host in variables["ansible_play_hosts_all"]:
         # Once for each host: Ansible collects all its variables for that.
         own = variables["hostvars"][host]
@@ -34,22 +36,25 @@ def check_hosts(task: Task, playbook: str, directory: str, variables: Variables)
         if late:
             why = f"{host} has {late} from the inventory or set_fact, which Ansible reads after it has made the batches"
             raise AnsibleActionFail(f"{why}; give that by -e")
-        try:
-            found[host] = own.get(DIRECTORY)
-        except AnsibleError as error:
-            raise AnsibleActionFail(f"{DIRECTORY} of {host} cannot be templated: {error}; give it by -e") from error
-    other = elsewhere(directory, variables["inventory_hostname"], found)
-    if other:
-        why = f"a run has one directory for reports: it would be {Path(directory).absolute()}, but {other}"
-        raise AnsibleActionFail(f"{why}; give {DIRECTORY} by -e")
+        for name in one:
+            try:
+                found[name][host] = own.get(name)
+            except AnsibleError as error:
+                raise AnsibleActionFail(f"{name} of {host} cannot be templated: {error}; give it by -e") from error
+    for name, value in one.items():
+        other = different(value, variables["inventory_hostname"], found[name])
+        if other:
+            would = Path(value).absolute() if name == DIRECTORY else value
+            raise AnsibleActionFail(f"a run has one {name}: it would be {would}, but {other}; give it by -e")
 
 
-def elsewhere(given: str, host: str, found: Mapping[str, object]) -> str:
-    """Return which host of the play has another directory for reports, and which one; or nothing."""
-    own = found[host]
+def different(given: str, host: str, found: Mapping[str, object]) -> str:
+    """Return which host of the play has another value than the one given, and which; or nothing."""
+    values = {name: None if value is None else str(value) for name, value in found.items()}
+    own = values[host]
     # Extra variables override the inventory and are the same for every host.
-    others = [name for name, directory in found.items() if own in (None, given) and directory not in (own, given)]
-    return f"{others[0]} has {found[others[0]] or 'the default'}" if others else ""
+    others = [name for name, value in values.items() if own in (None, given) and value not in (own, given)]
+    return f"{others[0]} has {values[others[0]] or 'the default'}" if others else ""
 
 
 def begin(task: Task, given: Variables, variables: Variables) -> Variables:
@@ -61,7 +66,8 @@ def begin(task: Task, given: Variables, variables: Variables) -> Variables:
             # The whole play was imported with tags that are not selected.
             return {"skipped": True}
         raise AnsibleActionFail(IN_PART)
-    check_hosts(task, given["playbook"], str(task.args["directory"]), variables)
+    budgets = {f"thp_fleet_{name}": given[name] for name in (*BUDGETS, "pause")}
+    check_hosts(task, given["playbook"], str(task.args["directory"]), budgets, variables)
     planned = variables["ansible_play_hosts_all"]
     settings = {name: budget.allowed(given[name], len(planned), f"thp_fleet_{name}") for name in BUDGETS}
     settings["pause"] = budget.seconds(given["pause"], "thp_fleet_pause")
