@@ -120,6 +120,16 @@ def test_a_job_of_an_earlier_boot_is_not_waited_for(ansible: Mapping[str, str], 
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
+def test_a_job_that_was_killed_has_failed_at_once(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    """Ansible's wrapper is killed with it; a file that says `started` is all that is left."""
+    start = {"kernel_thp.fleet.soak": {**SOAK, "seconds": 40}, "async": 100, "poll": 0, "register": "soaking"}
+    kill = {"ansible.builtin.command": "pkill -KILL -f {{ (soaking.ansible_job_id | split('.'))[0] }}"}
+    found = play(ansible, tmp_path, start, kill, wait(timeout=100))
+    assert found["failed"]
+    assert found["msg"].startswith("the job ended without a result: it was killed, or ")
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("boot_id", "why"),
     [("of another boot", "the host has rebooted meanwhile"), (BOOT_ID.read_text().strip(), "could not find job")],

@@ -11,7 +11,8 @@ version_added: 1.0.0
 description:
   - Waits until the job has ended, and deletes its files. The result is that of the job, even if it failed.
   - A host that does not answer for a moment is polled again. One that stays silent fails with C(lost_contact). One that
-    has rebooted fails at once, since the reboot ended the job.
+    has rebooted fails at once, since the reboot ended the job. So does one on which the job ended without a result,
+    because it was killed or the host was too busy to start it.
 author: kernel-thp project (@kernel-thp)
 options:
   jid:
