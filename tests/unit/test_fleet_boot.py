@@ -175,16 +175,19 @@ def test_grub_keeps_an_entry_and_is_put_back(grub_host: Grub) -> None:
     grub_host.keep(grub_host.entry(SERVER))
     assert grub_host.kept(grub_host.entry(SERVER))
     assert not grub_host.kept(grub_host.entry(STOCK))
-    assert os.access(grub_host.root / grub.GUARD, os.X_OK)
+    guards = [grub_host.root / path for path in grub.GUARDS]
+    assert [path.name[:3] for path in guards] == ["21-", "99-"], "after GRUB's own plugin, and after all others"
+    for guard in guards:
+        assert os.access(guard, os.X_OK)
     grub_host.restore(before)
     assert grub_host.settings() == before
-    assert not (grub_host.root / grub.GUARD).exists()
+    assert [path for path in guards if path.exists()] == []
 
 
 def test_the_guard_takes_the_default_back_from_a_kernel_that_was_added(grub_host: Grub) -> None:
     grub_host.keep(grub_host.entry(SERVER))
     # The paths of a real host, in the tree of this one.
-    guard = (grub_host.root / grub.GUARD).read_text()
+    (guard,) = {(grub_host.root / path).read_text() for path in grub.GUARDS}
     for path in ("/var/lib/kernel-thp/default", "/boot/loader/entries"):
         assert path in guard
         guard = guard.replace(path, f"{grub_host.root}{path}")
@@ -196,6 +199,16 @@ def test_the_guard_takes_the_default_back_from_a_kernel_that_was_added(grub_host
     (grub_host.folder / f"lab-{SERVER}.conf").unlink()
     subprocess.run(["sh", "-c", guard, "guard", "add", "6.1.0-57-amd64"], check=True)
     assert grub_host.settings()["saved_entry"] == f"lab-{STOCK}"
+
+
+def test_a_guard_that_can_do_nothing_keeps_no_plugin_from_its_work(grub_host: Grub) -> None:
+    """kernel-install ends at a plugin that fails, and the next ones make the initramfs."""
+    grub_host.keep(grub_host.entry(SERVER))
+    text = (grub_host.root / grub.GUARDS[0]).read_text().replace(" /var", f" {grub_host.root}/var")
+    text = text.replace('"/boot', f'"{grub_host.root}/boot')
+    grub_host.block.write_text("no environment block")
+    done = subprocess.run(["sh", "-c", text, "guard", "add", "6.1.0-57-amd64"], capture_output=True, text=True)
+    assert (done.returncode, f"GRUB's default is not lab-{SERVER} any more" in done.stderr) == (0, True), done
 
 
 @pytest.mark.parametrize(

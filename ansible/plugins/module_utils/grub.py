@@ -4,7 +4,8 @@ grub2-editenv is the one program for both, and for undoing them; grub2-reboot, w
 is not on every host. The command line of an entry is changed as for systemd-boot, which has no program for that.
 
 Distributions differ in when a newly installed kernel becomes GRUB's default, and in which file says so. Instead of
-editing all of them, a plugin of kernel-install restores the kept default whenever a kernel was added.
+editing all of them, a plugin of kernel-install restores the kept default whenever a kernel was added. It runs twice:
+right after GRUB's own plugin, as making the initramfs takes long and the power may fail, and after all others.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.bls import Entry
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.loader import Loader, Settings
 
 NAMES = ("grub2", "grub")
-GUARD = "etc/kernel/install.d/99-kernel-thp-default.install"
+# GRUB's own plugin is 20-grub.install. They have the same text, and settings have that of the last one.
+GUARDS = tuple(f"etc/kernel/install.d/{number}-kernel-thp-default.install" for number in (21, 99))
 KEPT = "var/lib/kernel-thp/default"
 GUARD_TEXT = """\
 #!/bin/sh
@@ -27,7 +29,9 @@ GUARD_TEXT = """\
 [ "$1" = add ] || exit 0
 read -r entry < /var/lib/kernel-thp/default || exit 0
 [ -e "/boot/loader/entries/$entry.conf" ] || exit 0
-exec {editenv} {block} set "saved_entry=$entry"
+# A plugin that fails would keep the later ones from their work, such as making the initramfs.
+{editenv} {block} set "saved_entry=$entry" || echo "GRUB's default is not $entry any more" >&2
+exit 0
 """
 # GRUB cannot write its environment block there, so a one-time boot would repeat forever.
 READ_ONLY_TYPES = ("btrfs", "zfs", "f2fs")
@@ -81,21 +85,19 @@ class Grub(Loader):
     def settings(self) -> Settings:
         return {
             "saved_entry": self._environment().get("saved_entry"),
-            "guard": files.text(self.root / GUARD),
+            "guard": files.text(self.root / GUARDS[-1]),
             "kept": files.text(self.root / KEPT),
         }
 
     def restore(self, settings: Settings) -> None:
-        files.put(self.root / GUARD, settings["guard"], mode=0o755)
+        self._guard(settings["guard"])
         files.put(self.root / KEPT, settings["kept"])
         self._set("saved_entry", settings["saved_entry"])
 
     def keep(self, entry: Entry) -> None:
-        # The guard first: without it, a kernel that is installed in between would become the default.
+        # The guards first: without them, a kernel that is installed in between would become the default.
         files.put(self.root / KEPT, f"{entry.name}\n")
-        files.put(self.root / GUARD, GUARD_TEXT.format(editenv=self.editenv, block=self.block), mode=0o755)
-        # SELinux needs this so that kernel-install may run it; without SELinux the program is missing.
-        command.run(["restorecon", str(self.root / GUARD)])
+        self._guard(GUARD_TEXT.format(editenv=self.editenv, block=self.block))
         self._set("saved_entry", entry.name)
 
     def kept(self, entry: Entry) -> bool:
@@ -125,6 +127,12 @@ class Grub(Loader):
         if kind in READ_ONLY_TYPES or device.startswith(READ_ONLY_DEVICES):
             found.append(f"GRUB cannot write its environment block on {kind} on {device}: a one-time boot would repeat")
         return found
+
+    def _guard(self, text: str | None) -> None:
+        for path in (self.root / name for name in GUARDS):
+            if files.put(path, text, mode=0o755) and text is not None:
+                # SELinux needs this so that kernel-install may run it; without SELinux the program is missing.
+                command.run(["restorecon", str(path)])
 
     def _environment(self) -> dict[str, str]:
         return environment(command.output([self.editenv, str(self.block), "list"]))
