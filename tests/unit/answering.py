@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.unit.simulated import BEFORE, COUNTERS, HOLDER, OLD, RECORD, Host, target
+from tests.unit.simulated import BEFORE, COUNTERS, HOLDER, OLD, RECORD, UUID, Host, target
 
 MODULE = "ansible_collections.kernel_thp.fleet.plugins.modules.record"
 # The program with which Ansible starts a module in the background.
@@ -78,7 +78,7 @@ def keep(host: Host, arguments: Result) -> None:
     assert records.Store().path.parent == holder.path().parent == host.folder
     uname = host.like["uname"]
     snapshot.uname = lambda: uname
-    snapshot.machine_id = lambda: str(host.like["machine_id"])
+    snapshot.identity = lambda: identity(host)
     snapshot.before = lambda: {**BEFORE, "uname": uname}
     undo.hindrances = undo.remains = lambda record: []
     os.geteuid = lambda: 0
@@ -90,10 +90,13 @@ def did(_host: Host, _given: Result) -> Result:
     return {"changed": True, "rc": 0}
 
 
+def identity(host: Host) -> str:
+    return str(host.like["identity"] or f"{host.folder.name} {UUID}")
+
+
 def host_info(host: Host, _given: Result) -> Result:
     like = {"uname": host.like["uname"], "tuned_gone": host.like["tuned_gone"]}
-    own = {"machine_id": host.like["machine_id"], "identity": host.like["identity"] or host.folder.name}
-    seen = {**FIT, **like, **own, "boot": BOOT, "root_free_bytes": 1 << 40, "counters": COUNTERS}
+    seen = {**FIT, **like, "identity": identity(host), "boot": BOOT, "root_free_bytes": 1 << 40, "counters": COUNTERS}
     return {"host": seen, "record": host.read(RECORD), "holder": host.read(HOLDER)}
 
 

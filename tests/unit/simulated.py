@@ -20,8 +20,9 @@ BEFORE = {"uname": OLD, "tuned": {}, "boot": {}, "hugepages": {}, "sysctls": {},
 # they have that. With `reboots`, a boot once asks for a reboot, which Ansible itself refuses to a host with a local
 # connection.
 LIKE: dict[str, Any] = {"uname": OLD, "newest": "1", "log": "", "loaded": "", "tuned_gone": False, "says": {}}
-# `identity` differs for each host by itself.
-LIKE |= {"machine_id": "m1", "identity": "", "reboots": False}
+# `identity` differs for each host by itself: its name, for the machine id, and the same hardware.
+LIKE |= {"identity": "", "reboots": False}
+UUID = "4c4c4544"
 RECORD, HOLDER = "rollout.json", "holder.json"
 # Ansible takes it for the interpreter of modules.
 PROGRAM = """\

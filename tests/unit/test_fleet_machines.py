@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.plays import play
-from tests.unit.simulated import RECORD, Host, rollout
+from tests.unit.simulated import RECORD, UUID, Host, rollout
 
+# The hardware of another machine, to which a disk was copied.
+OTHER = "5d5d5555"
 
 
 @pytest.mark.parametrize("serial", [1, 3])
@@ -32,18 +34,24 @@ def test_the_second_name_of_one_machine_is_refused(ansible: Mapping[str, str], t
 
 @pytest.mark.parametrize("playbook", ["rollout", "rollback"])
 @pytest.mark.parametrize(
-    ("phase", "more"), [("done", ""), ("armed", "was unfinished: see which kernel is the default")]
+    ("phase", "machine", "more"),
+    [
+        ("done", "m0", ""),
+        ("armed", "m0 4c4c4544", "was unfinished: see which kernel is the default"),
+        ("done", f"clone {OTHER}", "; or, if this is the same host on new hardware, put the new id into that file"),
+    ],
 )
 def test_a_clone_is_refused_whatever_its_record_says(
-    ansible: Mapping[str, str], tmp_path: Path, playbook: str, phase: str, more: str
+    ansible: Mapping[str, str], tmp_path: Path, playbook: str, phase: str, machine: str, more: str
 ) -> None:
     clone = Host(tmp_path / "clone")
-    clone.rolled_out(phase, machine="m0")
+    clone.rolled_out(phase, machine=machine)
     before = clone.record
     played = play(ansible, tmp_path, {"clone": clone.variables()}, playbook)
     assert played.results() == {"clone": "refused"}
     why = played.failed("clone")["why"]
-    assert "this host is a clone: /var/lib/kernel-thp/rollout.json is of machine m0, this is m1" in why
+    seen = f"is of machine {machine}, this is clone {UUID}; "
+    assert f"this host is a clone: /var/lib/kernel-thp/rollout.json {seen}" in why
     assert more in why
     assert (clone.record, clone.is_held) == (before, False)
 
@@ -51,11 +59,11 @@ def test_a_clone_is_refused_whatever_its_record_says(
 def test_a_record_that_names_its_own_machine_or_none_is_no_clones(ansible: Mapping[str, str], tmp_path: Path) -> None:
     old, own = Host(tmp_path / "old"), Host(tmp_path / "own")
     old.write(RECORD, rollout("rolled-back"))
-    own.write(RECORD, rollout("rolled-back", machine="m1"))
+    own.write(RECORD, rollout("rolled-back", machine=f"own {UUID.upper()}"))
     own.be(tuned_gone=True)
     names = {"old": old.variables(), "own": own.variables()}
     given = json.dumps({"thp_fleet_serial": [2], "thp_fleet_max_failed": 2})
     played = play(ansible, tmp_path, names, "rollout", "-e", given)
     assert played.results() == {"old": "done", "own": "refused"}
     assert "tuned-adm is missing" in played.failed("own")["why"]
-    assert old.record["machine"] == "m1"
+    assert old.record["machine"] == f"old {UUID}"

@@ -105,9 +105,13 @@ def taken_up(old: MaybeRecord, target: Mapping[str, Any]) -> MaybeRecord:
     return old if old is not None and same(old["target"], target) else None
 
 
-def foreign(record: MaybeRecord, machine_id: str) -> bool:
-    """Say whether a record came with the disk of another machine. Older records do not name theirs."""
-    return record is not None and record.get("machine", "") not in ("", machine_id)
+def foreign(record: MaybeRecord, identity: str) -> bool:
+    """Say whether a record came with the disk of another machine: by its machine id, and by its hardware UUID.
+
+    Not all machines have a UUID, and kernels differ in how they spell it.
+    """
+    named = record.get("machine", "").lower().split() if record else []
+    return any(theirs != own for theirs, own in zip(named, identity.lower().split()))
 
 
 def begin(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str, Any]) -> Record:

@@ -250,7 +250,6 @@ def collect() -> dict[str, Any]:
         "dnf": shutil.which("dnf") is not None,
         "uname": uname(),
         "boot_id": boot_id(),
-        "machine_id": machine_id(),
         "identity": identity(),
         "boot": booted,
         "root_free_bytes": shutil.disk_usage("/").free,

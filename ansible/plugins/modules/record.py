@@ -140,7 +140,7 @@ def begin(parameters: Parameters, check: bool) -> Result:
     store = Store()
     old = store.read()
     begun = records.begin(old, parameters["run"], parameters["target"], snapshot.before())
-    found = {**begun, "machine": snapshot.machine_id()}
+    found = {**begun, "machine": snapshot.identity()}
     if not check:
         found = store.write(found)
     return {**difference(_brief(old), _brief(found)), "changed": True, "record": found}

@@ -28,13 +28,15 @@ def unfit(seen: Seen) -> list[str]:
 
 def cloned(seen: Seen) -> list[str]:
     """Return why a record is not this host's: nothing may be done to a host by the record of another one."""
-    record, own = seen.get("record"), seen.get("host", {}).get("machine_id", "")
+    record, own = seen.get("record"), seen.get("host", {}).get("identity", "")
     if record is None or not records.foreign(record, own):
         return []
     what = f"this host is a clone: {records.FOLDER / records.NAME} is of machine {record['machine']}, this is {own}"
     how = "move it away, and holder.json beside it; the host keeps the kernel, packages and default that it has"
     if records.unfinished(record):
         how = f"the rollout of {record['target']['uname']} was unfinished: see which kernel is the default, then {how}"
+    if own.split()[:1] == record["machine"].split()[:1]:
+        how += "; or, if this is the same host on new hardware, put the new id into that file"
     return [f"{what}; {how}"]
 
 
