@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.kernel_thp.fleet.plugins.module_utils import held, packages, repo_setup
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, held, packages, repo_setup
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 from ansible_collections.kernel_thp.fleet.plugins.modules import repository as module
 
+from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import LONGEST_REASON
 from scripts import signing
 from tests.unit.toys import BEFORE, DEPENDENCY, MADE, OURS, SOURCES, Host, host, repository
 
@@ -111,6 +112,15 @@ def test_an_exclude_is_named_with_its_line(host: Host, monkeypatch: pytest.Monke
 
 
 FILTERED = "All matches were filtered out by exclude filtering for argument: kernel-thp-cloud-core-6.1.187-1.x86_64\n"
+def test_what_holds_a_package_back_has_room_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "/etc/dnf/dnf.conf line 2: exclude=bash kernel*"
+    monkeypatch.setattr(held, "back", lambda *_: [line])
+    said = "".join(f"Problem: package {number} needs {'x' * 200}\n" for number in range(3))
+    words = ["install", *(f"kernel-thp-cloud-{name}-6.1.187-1.x86_64" for name in ("core", "modules", "selftests"))]
+    problem = packages.failure(words, command.Done(1, "", said), "", ["kernel-thp"])
+    assert line in str(problem)[:LONGEST_REASON]
+
+
 CORE = "kernel-thp-cloud-core-6.1.187-1.x86_64"
 
 

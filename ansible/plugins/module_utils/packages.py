@@ -37,6 +37,7 @@ NEEDS = (
     "only those of the rollout are used"
 )
 # The lines of dnf's output that name the error; neither headings nor the settings that dnf lists after some errors.
+REASON_LENGTH, SHORT_REASON_LENGTH = 400, 160
 REASON = re.compile(r"^(Error: .|Problem:|- )|FAILED|Public key for|do not have any GPG public keys")
 
 
@@ -104,12 +105,14 @@ def dnf(words: Sequence[str], lock_timeout: float, hint: str, repositories: Sequ
 def failure(words: Sequence[str], done: command.Done, hint: str, repositories: Sequence[str]) -> Problem:
     """Return what dnf failed with, and the configuration that holds packages back if that is why."""
     verb, *names = (word for word in words if not word.startswith("-"))
-    lines = held.back(done.err + done.out, names, repositories)
+    lines, longest = held.back(done.err + done.out, names, repositories), REASON_LENGTH
     if lines:
         hint = f"let {', '.join(sorted(map(bare, names)))} through, which this holds back: {' / '.join(lines)}"
+        # A report has no room for all of dnf's reasons, and these lines are the one that helps.
+        longest = SHORT_REASON_LENGTH
     elif repositories and NOT_PROVIDED in done.err + done.out:
         hint = NEEDS
-    return Problem(f"dnf {verb} ended with {done.code}: {reason(done.out, done.err)}", hint)
+    return Problem(f"dnf {verb} ended with {done.code}: {reason(done.out, done.err, longest)}", hint)
 
 
 def _is_dnf5() -> bool:
@@ -117,11 +120,11 @@ def _is_dnf5() -> bool:
     return Path(shutil.which("dnf") or "dnf").resolve().name == "dnf5"
 
 
-def reason(out: str, err: str) -> str:
+def reason(out: str, err: str, longest: int = REASON_LENGTH) -> str:
     """Return dnf's errors, without the progress bars before them or the advice after them."""
     lines = [line.strip() for line in (err + out).splitlines() if line.strip()]
     complaints = [line for line in lines if REASON.search(line)] or lines[-2:]
-    return " / ".join(dict.fromkeys(complaints[:3]))[:400] or "it printed nothing"
+    return " / ".join(dict.fromkeys(complaints[:3]))[:longest] or "it printed nothing"
 
 
 def bare(nevra: str) -> str:

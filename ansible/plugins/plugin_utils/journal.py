@@ -22,6 +22,8 @@ SETTINGS: Mapping[str, Any] = {"max_failed": 0, "max_lost": 1, "max_unreachable"
 # How a host can end: as intended, or failed.
 GOOD = ("done", "unchanged", "undone", "supported", "checked", "ready")
 BAD = ("refused", "unreachable", "rolled-back", "failed", "lost", "unsupported")
+# Characters; readers of a report want the cause, and Ansible's output has the whole.
+LONGEST_REASON = 600
 Note = dict[str, Any]
 MaybeNote = Optional[Note]
 
@@ -149,15 +151,15 @@ class Journal:
         """Fail the present step. Only the first failure is reported; later ones are its consequences."""
         note = self._begun(host)
         _end_step(note, False)
-        failure = note["failed"] or {"step": _present_step(note), "task": task, "why": encoding.line(why)[:600]}
-        self._write({**note, "failed": failure})
+        new = {"step": _present_step(note), "task": task, "why": encoding.line(why)[:LONGEST_REASON]}
+        self._write({**note, "failed": note["failed"] or new})
 
     def end(self, host: str, result: str, why: str = "") -> None:
         note = self._begun(host)
         # That of a host that was rolled back is the rollback, which has done what it is for.
         _end_step(note, result in (*GOOD, "rolled-back"))
         if why and note["failed"]:
-            note["failed"]["then"] = encoding.line(why)[:600]
+            note["failed"]["then"] = encoding.line(why)[:LONGEST_REASON]
         self._write({**note, "ended": now(), "result": result})
 
     def add(self, host: str, facts: Note) -> None:
