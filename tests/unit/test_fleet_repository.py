@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, held, packages, repo_setup
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
 from ansible_collections.kernel_thp.fleet.plugins.modules import repository as module
-
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import LONGEST_REASON
+
 from scripts import signing
 from tests.unit.toys import BEFORE, DEPENDENCY, MADE, OURS, SOURCES, Host, host, repository
 
@@ -111,7 +112,6 @@ def test_an_exclude_is_named_with_its_line(host: Host, monkeypatch: pytest.Monke
     assert packages.installed() == BEFORE
 
 
-FILTERED = "All matches were filtered out by exclude filtering for argument: kernel-thp-cloud-core-6.1.187-1.x86_64\n"
 def test_what_holds_a_package_back_has_room_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "/etc/dnf/dnf.conf line 2: exclude=bash kernel*"
     monkeypatch.setattr(held, "back", lambda *_: [line])
@@ -121,6 +121,7 @@ def test_what_holds_a_package_back_has_room_in_the_report(monkeypatch: pytest.Mo
     assert line in str(problem)[:LONGEST_REASON]
 
 
+FILTERED = "All matches were filtered out by exclude filtering for argument: kernel-thp-cloud-core-6.1.187-1.x86_64\n"
 CORE = "kernel-thp-cloud-core-6.1.187-1.x86_64"
 
 
@@ -204,6 +205,22 @@ def test_another_password_is_a_change(bare: Host, repository: Path) -> None:
     (bare.repositories / "toys.repo").write_text(text.replace("me:new", "me:old"))
     shown = [each["after_header"] for each in repo_setup.make(wanted, "key", check=True)]
     assert str(bare.repositories / "toys.repo") in shown
+
+
+def test_a_file_with_a_password_is_for_root_alone(bare: Host, repository: Path) -> None:
+    wanted = repo_setup.Wanted("toys", "https://repo.example.org", "", given(repository)["fingerprint"], True)
+    key = (repository / "key").read_text()
+    for url, mode in ((wanted.url, 0o644), ("https://me:s3cret@repo.example.org", 0o600)):
+        repo_setup.make(dataclasses.replace(wanted, url=url), key, check=False)
+        assert (bare.repositories / "toys.repo").stat().st_mode & 0o777 == mode
+
+
+def test_no_error_has_a_password(bare: Host, repository: Path) -> None:
+    for option in ("url", "key"):
+        with pytest.raises(Problem, match=r"'http://me:\.\.\.@repo\.example\.org"):
+            find(**given(repository, **{option: "http://me:s3cret@repo.example.org"}))
+    with pytest.raises(Problem, match=r"cannot be read from https://me:\.\.\.@localhost:1/: "):
+        find(**given(repository, key="https://me:s3cret@localhost:1/"))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files, held, holder, trust
-from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem, without_passwords
 
 # rpm lists trusted keys as packages; dnf does not handle them.
 KEY = "gpg-pubkey-"
@@ -122,7 +122,8 @@ def _is_dnf5() -> bool:
 
 def reason(out: str, err: str, longest: int = REASON_LENGTH) -> str:
     """Return dnf's errors, without the progress bars before them or the advice after them."""
-    lines = [line.strip() for line in (err + out).splitlines() if line.strip()]
+    # Before any of it is cut off: what is left of an address shows no longer that it has a password.
+    lines = [line.strip() for line in without_passwords(err + out).splitlines() if line.strip()]
     complaints = [line for line in lines if REASON.search(line)] or lines[-2:]
     return " / ".join(dict.fromkeys(complaints[:3]))[:longest] or "it printed nothing"
 

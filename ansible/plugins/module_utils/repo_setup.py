@@ -10,7 +10,7 @@ from urllib.error import URLError
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files
-from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem, without_passwords
 
 ROOT = Path("/")
 FOLDER, KEYS = Path("etc/yum.repos.d"), Path("etc/pki/rpm-gpg")
@@ -18,8 +18,7 @@ ARMOR = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 SAFE = ("https://", "file:///")
 # All of a key, in the short form that rpm has used up to version 5, or in full.
 FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
-# In options and addresses of a repository's file.
-SECRET = re.compile(r"(^\w*password\s*=\s*).+|(://[^/@\s:]*:)[^/@\s]+(?=@)", re.MULTILINE)
+PASSWORD = re.compile(r"^(\w*password\s*=\s*).+", re.MULTILINE)
 TEXT = """\
 # By the fleet rollout of kernel-thp (thp_preflight_repository_url).
 [{name}]
@@ -108,6 +107,8 @@ def make(wanted: Wanted, key: str, check: bool, root: Path | None = None) -> lis
     if not check:
         for path, text in content.items():
             files.put(path, text)
+            if _without_secrets(text) != text:
+                path.chmod(0o600)
         if not imported:
             command.output(["rpm", "--import", str(root / _key(wanted))], hint="see what rpm dislikes about the key")
     return changed
@@ -120,7 +121,7 @@ def _difference(what: str, before: str, after: str) -> Difference:
 
 def _without_secrets(text: str) -> str:
     """Return a file without its passwords: Ansible prints and logs what it gets."""
-    return SECRET.sub(lambda found: f"{found[1] or found[2]}...", text)
+    return PASSWORD.sub(r"\1...", without_passwords(text))
 
 
 def _imported(fingerprint: str) -> bool:
