@@ -309,8 +309,27 @@ def test_a_host_with_many_problems_has_the_first_ten_named() -> None:
 
 def test_the_reason_is_one_line() -> None:
     assert fleet.why({"msg": "a\n  b"}) == "a b"
-    assert fleet.why({"module_stderr": "Traceback"}) == "Traceback"
+    assert fleet.why({"stderr": "a\nb"}) == "a b"
+    assert fleet.why({"msg": "no result", "module_stderr": "x\nKeyError: 1\nShared y\n"}) == "no result: KeyError: 1"
+    assert fleet.why({"module_stdout": "x\r\nlab.Error: 1\r\n"}) == "lab.Error: 1"
+    assert fleet.why({"msg": "of https://me:p@ss@host/a"}) == "of https://me:...@host/a"
     assert fleet.why({}) == "no reason was given; read Ansible's output"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "SyntaxError: future feature annotations is not defined",
+        "TypeError: 'type' object is not subscriptable",
+        "ansible-core requires a minimum of Python version 3.9. Current version: 3.6.8",
+    ],
+)
+def test_a_python_that_is_too_old_is_named(said: str) -> None:
+    """As EL 8's python3, which is 3.6, answers; of that Ansible itself says only that there was no result."""
+    old = f'File "<stdin>", line 3\n    from __future__ import annotations\n{said}\n'
+    why = fleet.why({"msg": "Module result deserialization failed", "module_stderr": old})
+    assert why.startswith(f"Module result deserialization failed: {said}; ")
+    assert why.endswith("hosts need Python 3.9 or later: install it, and name it in ansible_python_interpreter")
 
 
 # Packages
