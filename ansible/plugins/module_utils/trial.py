@@ -88,13 +88,15 @@ Type=oneshot
 ExecStart=/bin/sh -c 'mkdir -p /run/sysctl.d; {{ {lines}; }} > /{sysctl}; {{ {writes}; }} 2> /dev/null; true'
 """
 # A reboot at once where systemd would wait for somebody at a console, for example because this kernel cannot mount what
-# is in fstab. In the initramfs as well, which is made before the trial is armed: any mark will do, for that kernel.
+# is in fstab. In the initramfs as well, which is made before the trial is armed: any mark will do, for that kernel. Not
+# where kdump saves a crash, with an initramfs that may be of the time of the trial: nothing may cut that off.
 GIVEN_UP = "kernel-thp-trial-given-up.service"
 GIVEN_UP_TEXT = """\
 [Unit]
 Description=Reboot into the default kernel, because this one does not get any further
 ConditionKernelVersion={uname}
 ConditionKernelCommandLine={mark}
+ConditionPathExists=!/proc/vmcore
 DefaultDependencies=no
 SuccessAction=reboot-force
 
