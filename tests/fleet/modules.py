@@ -24,7 +24,8 @@ static int __init lab(void)
 module_init(lab);
 MODULE_LICENSE("GPL");
 """
-MODULE = "/root/lab_oops.ko"
+# Not in /root: SELinux does not let insmod look there.
+MODULE = "/var/tmp/lab_oops.ko"
 
 
 def build(release: Release, folder: Path) -> Path:
@@ -42,7 +43,7 @@ def build(release: Release, folder: Path) -> Path:
 
 
 def send(member: Member, module: Path) -> None:
-    """Put it on the host; SELinux takes modules only from files of their type."""
+    """Put it on the host, for its next boot as well; SELinux takes modules only from files of their type."""
     member.vm.run(f"base64 -d > {MODULE}", stdin=base64.b64encode(module.read_bytes()).decode())
     member.vm.run(f"selinuxenabled && chcon -t modules_object_t {MODULE} || true")
 
