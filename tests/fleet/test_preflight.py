@@ -72,7 +72,7 @@ def test_a_package_that_somebody_else_signed(fleet: Fleet, member: Member, opera
     with repo.served(repositories.with_foreign_package(tmp_path / "repo")) as url:
         member.host.use_repository(url)
         outcome = rollout(operator, "package signed by somebody else")
-    expect_refused(outcome, fleet, f"Public key for {CLOUD.core}")
+    expect_refused(outcome, fleet, f"Failing package is: {CLOUD.core}-")
 
 
 def test_no_room_on_the_boot_partition(fleet: Fleet, member: Member, operator: Operator) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,21 @@ def test_dnf_imports_no_key_that_a_repository_names(host: Host) -> None:
         host.install()
     assert keys(host) == []
     assert packages.installed() == BEFORE
+
+
+def test_a_package_that_somebody_else_signed_is_named(host: Host, repository: Path, tmp_path: Path) -> None:
+    place = tmp_path / "repo"
+    shutil.copytree(repository / "repo", place)
+    (package,) = place.rglob(f"{OURS}.rpm")
+    with tempfile.TemporaryDirectory(prefix="kt") as stranger, signing.keyring(Path(stranger)) as home:
+        signing.sign_packages(home, [package])
+    subprocess.run(["createrepo_c", "--quiet", str(place)], check=True)
+    with signing.keyring(repository / "gnupg") as home:
+        signing.sign_file(home, place / "repodata" / "repomd.xml")
+    file = host.repositories / "toys.repo"
+    file.write_text(file.read_text().replace(str(repository / "repo"), str(place)))
+    with pytest.raises(Problem, match=f"dnf install ended with 1: .*{OURS}.*check the packages' signatures"):
+        packages.download([OURS], 60, SOURCES)
 
 
 @pytest.mark.parametrize("check", [False, True])

@@ -38,7 +38,10 @@ NEEDS = (
 )
 # The lines of dnf's output that name the error; neither headings nor the settings that dnf lists after some errors.
 REASON_LENGTH, SHORT_REASON_LENGTH = 400, 160
-REASON = re.compile(r"^(Error: .|Problem:|- )|FAILED|Public key for|do not have any GPG public keys")
+REASON = re.compile(
+    r"^(Error: .|Problem:|- )|FAILED|Public key for|Failing package is|PGP check for package|"
+    r"do not have any GPG public keys"
+)
 
 
 def installed() -> list[str]:
