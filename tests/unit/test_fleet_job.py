@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,17 @@ def test_a_job_that_was_killed_has_failed_at_once(ansible: Mapping[str, str], tm
     assert found["failed"]
     assert found["msg"].startswith("the job ended without a result: it was killed, or ")
     assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_a_job_whose_file_is_not_there_yet_is_waited_for(ansible: Mapping[str, str], tmp_path: Path) -> None:
+    """On a busy host its wrapper may not have written it. Here it never does, and the job is gone when it ends."""
+    seconds = 20
+    wrapper = {"ansible.builtin.shell": f"(exec -a j123456789 sleep {seconds}) > /dev/null 2>&1 &"}
+    wrapper["args"] = {"executable": "/bin/bash"}
+    began = time.monotonic()
+    found = play(ansible, tmp_path, wrapper, wait(jid="j123456789.1", boot_id=BOOT_ID.read_text().strip()))
+    assert found["msg"] == "could not find job"
+    assert time.monotonic() - began >= seconds
 
 
 @pytest.mark.parametrize(

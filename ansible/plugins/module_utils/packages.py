@@ -36,8 +36,9 @@ NEEDS = (
     "install what is missing first, or name the repositories that have it in thp_preflight_dependency_repositories: "
     "only those of the rollout are used"
 )
-# The lines of dnf's output that name the error; neither headings nor the settings that dnf lists after some errors.
+# Characters; the second where something else explains more.
 REASON_LENGTH, SHORT_REASON_LENGTH = 400, 160
+# The lines of dnf's output that name the error; neither headings nor the settings that dnf lists after some errors.
 REASON = re.compile(
     r"^(Error: .|Problem:|- )|FAILED|Public key for|Failing package is|PGP check for package|"
     r"do not have any GPG public keys"
@@ -111,7 +112,7 @@ def failure(words: Sequence[str], done: command.Done, hint: str, repositories: S
     lines, longest = held.back(done.err + done.out, names, repositories), REASON_LENGTH
     if lines:
         hint = f"let {', '.join(sorted(map(bare, names)))} through, which this holds back: {' / '.join(lines)}"
-        # A report has no room for all of dnf's reasons, and these lines are the one that helps.
+        # A report has no room for all of dnf's reasons, and these lines are what helps.
         longest = SHORT_REASON_LENGTH
     elif repositories and NOT_PROVIDED in done.err + done.out:
         hint = NEEDS
