@@ -132,7 +132,14 @@ def test_what_holds_a_package_back_has_room_in_the_report(monkeypatch: pytest.Mo
     line = "/etc/dnf/dnf.conf line 2: exclude=bash kernel*"
     monkeypatch.setattr(held, "back", lambda *_: [line])
     said = "".join(f"Problem: package {number} needs {'x' * 200}\n" for number in range(3))
-    words = ["install", *(f"kernel-thp-cloud-{name}-6.1.187-1.x86_64" for name in ("core", "modules", "selftests"))]
+    names = (
+        "kernel-thp-cloud",
+        "kernel-thp-cloud-core",
+        "kernel-thp-cloud-modules",
+        "kernel-thp-selftests",
+        "tuned-profiles-thp",
+    )
+    words = ["install", *(f"{name}-6.1.187-1.x86_64" for name in names)]
     problem = packages.failure(words, command.Done(1, "", said), "", ["kernel-thp"])
     assert line in str(problem)[:LONGEST_REASON]
 
