@@ -27,12 +27,16 @@ from lab import image, secure_boot, splat_list
 from lab.accel import QEMU, accelerator
 from lab.qmp import Monitor
 from lab.splats import fatal
-from scripts.console import BUILD, UserError, tail
+from scripts.console import BUILD, UserError, say, tail
 
 RUN = BUILD / "lab" / "run"
 BOOT_TIMEOUT = 300.0
 COMMAND_TIMEOUT = 300.0
 POLL = 0.3
+# The last line of a kernel that restarts the machine, and the seconds in which the firmware has said something, unless
+# it hangs: on an emulated machine with several processors it does now and then.
+RESTART = "reboot: machine restart"
+FIRMWARE_TIMEOUT = 60.0
 # A busy debug kernel takes half a minute to let somebody in.
 CONNECT_TIMEOUT = 60.0
 FIRMWARE = (
@@ -478,14 +482,24 @@ class Vm:
     def wait_ssh(self, timeout: float = BOOT_TIMEOUT, not_boot: str = "") -> None:
         """Wait until the guest takes commands, in another boot than not_boot."""
         began = time.monotonic()
+        was_reset = False
         while (waited := time.monotonic() - began) < timeout:
             self.watch()
+            if self._firmware_hangs() and not was_reset:
+                say(f"lab: {self.name}: the firmware hangs, and the machine is reset (once)")
+                self.monitor.execute("system_reset")
+                was_reset = True
             # Each connection that is given up costs the guest a process. A slow one would do nothing else.
             if self._banner(min(max(2.0, waited / 8), CONNECT_TIMEOUT)) and self._answers(not_boot):
                 self._set_clock()
                 return
             time.sleep(POLL)
         raise self._no_answer("no ssh", timeout)
+
+    def _firmware_hangs(self) -> bool:
+        """Return whether the kernel has restarted the machine, and nothing has come after it for too long."""
+        silent = self.console.exists() and time.time() - self.console.stat().st_mtime > FIRMWARE_TIMEOUT
+        return silent and self.console_text().rstrip().endswith(RESTART)
 
     def _set_clock(self) -> None:
         """Linux reads the machine's clock at boot only, and a saved machine's clock stood still."""
