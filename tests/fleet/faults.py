@@ -57,6 +57,21 @@ def announced(member: Member, phase: str) -> Callable[[], bool]:
     return console(member, f"lab: the rollout is {phase}")
 
 
+def lose_repositories(member: Member) -> None:
+    """Have a host lose the files of all its repositories when its new kernel is installed."""
+    member.vm.write(SCRIPT, ANNOUNCE.read_text())
+    lost = f"python3 -I {SCRIPT} installed && rm /etc/yum.repos.d/*.repo && sync"
+    member.vm.run(f"systemd-run --quiet --collect sh -c {shlex.quote(lost)}")
+
+
+def makes_initramfs(member: Member) -> Callable[[], bool]:
+    """Make a host print on its console when dracut is at work; return a check for that."""
+    said = "lab: dracut is at work"
+    script = f"until pgrep -x dracut > /dev/null; do sleep 0.2; done; sleep 1; echo '<2>{said}' > /dev/kmsg"
+    member.vm.run(f"systemd-run --quiet --collect sh -c {shlex.quote(script)}")
+    return console(member, said)
+
+
 def console(member: Member, text: str) -> Callable[[], bool]:
     """Return a check whether the console has printed a text from now on."""
     begin = len(member.vm.console_text())

@@ -1,4 +1,4 @@
-"""Hosts that lose power: after the kernel was installed but before its boot, and during its first boot.
+"""Hosts that lose power: while the initramfs of the new kernel is made, after its install, and during its first boot.
 
 The last host stays off, while another host of its batch waits.
 """
@@ -46,11 +46,19 @@ def expect_rolled_back(outcome: Outcome, fleet: Fleet, member: Member) -> None:
     expect.all_untouched(fleet, outcome.states, "bravo")
 
 
+def test_while_the_initramfs_is_made(fleet: Fleet, member: Member, operator: Operator, release: Release) -> None:
+    """The new kernel has an entry then. GRUB's plugin has made it the default, and ours has taken that back."""
+    outcome = rollout(operator, "power lost during the install", member, faults.makes_initramfs(member))
+    expect_rolled_back(outcome, fleet, member)
+    assert "lost contact with the host" in outcome.failure("alpha")[1]
+    assert f"Linux version {release.uname}" not in member.vm.console_text()
+
+
 def test_between_install_and_reboot(fleet: Fleet, member: Member, operator: Operator, release: Release) -> None:
     outcome = rollout(operator, "power lost after install", member, faults.announced(member, "installed"))
     expect_rolled_back(outcome, fleet, member)
     assert "lost contact with the host" in outcome.failure("alpha")[1]
-    # It was installed, and had not been started.
+    # It was installed, on the disk as well, and had not been started.
     record = outcome.states["alpha"].record
     assert record is not None
     assert release.packages <= set(record["packages"]["added"])
@@ -58,8 +66,11 @@ def test_between_install_and_reboot(fleet: Fleet, member: Member, operator: Oper
 
 
 def test_while_it_boots_for_the_first_time(fleet: Fleet, member: Member, operator: Operator, release: Release) -> None:
+    """The host has no repository any more, which a rollback does not need."""
+    faults.lose_repositories(member)
     moment = faults.console(member, f"Linux version {release.uname}")
     outcome = rollout(operator, "power lost during the reboot", member, moment)
+    assert member.vm.run("ls /etc/yum.repos.d").text == ""
     expect_rolled_back(outcome, fleet, member)
     assert f"the host came back with {member.before.uname}" in outcome.failure("alpha")[1]
 

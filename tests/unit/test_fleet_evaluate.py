@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.kernel_thp.fleet.plugins.filter import fleet
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import (
+    command,
     counters,
     drivers,
     files,
@@ -340,6 +341,17 @@ def test_what_a_transaction_changed_is_the_difference() -> None:
     assert changed == {"added": ["b-1", "tests-2"], "removed": ["tests-1"]}
 
 
+# As dnf 5.4 says it, with a file that a power failure has emptied.
+STATE = "Loading system state TOML file /usr/lib/sysimage/libdnf5/packages.toml"
+
+
+def test_of_a_lost_state_of_dnf_the_way_out_is_named() -> None:
+    done = command.Done(1, "", f"{STATE} failed (see dnf5-system-state(7)): [error]\n  | -- in this table\n")
+    problem = str(packages.failure(["remove", "kernel-thp"], done, "see the log", []))
+    assert problem.startswith(f"dnf remove ended with 1: {STATE} failed")
+    assert "; move that file away, as dnf5-system-state(7) says" in problem
+
+
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
@@ -347,6 +359,7 @@ def test_what_a_transaction_changed_is_the_difference() -> None:
         ("Importing GPG key 0x1:\nError: Failed to download metadata: Bad GPG signature\n", "Bad GPG signature"),
         ("Public key for k.rpm is not installed\nError: GPG check FAILED\n", "Public key for k.rpm"),
         ("However, you do not have any GPG public keys installed. You need\nname: x\nusername:\n", "GPG public keys"),
+        (f"{STATE} failed (see dnf5-system-state(7)): [error]\n --> f\n  |\n 0 |\n  | -- in this table\n", STATE),
         ("something else\n", "something else"),
         ("", "it printed nothing"),
     ],

@@ -1,7 +1,7 @@
 """Packages, by real dnf and rpm in a root directory of their own: what a rollout adds and takes back, and nothing else.
 
-They are empty and signed. What is rolled out brings a dependency, needs a newer version of an installed package, and
-replaces another one.
+They are signed, and have a configuration file each. What is rolled out brings a dependency, needs a newer version of an
+installed package, and replaces another one.
 """
 
 from __future__ import annotations
@@ -53,6 +53,23 @@ def test_what_somebody_else_installs_after_a_power_failure_stays_theirs(host: Ho
         assert host.record()["packages"] == MADE
     host.restore()
     assert packages.installed() == AFTER_OTHERS
+
+
+@pytest.mark.parametrize("cut_off", [True, False])
+def test_of_a_transaction_that_was_cut_off_no_empty_file_stays(host: Host, cut_off: bool) -> None:
+    """If it was not, an administrator has emptied the file, and rpm keeps it."""
+    folder = host.root / "etc"
+    before = sorted(path.name for path in folder.iterdir())
+    touched, installed = packages.download([OURS], 60, SOURCES), packages.installed()
+    host.install()
+    if cut_off:
+        host.begin(phase=records.INSTALLING, packages_before=installed, packages_touched=touched)
+    (folder / "ours.conf").write_text("")
+    host.restore()
+    assert packages.installed() == BEFORE
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        [*before, *([] if cut_off else ["ours.conf.rpmsave"])]
+    )
 
 
 def test_what_others_need_of_what_was_added_is_not_removed_with_it(host: Host) -> None:

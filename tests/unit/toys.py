@@ -1,4 +1,4 @@
-"""Hosts with empty, signed packages, installed by real dnf and rpm in a root directory of their own.
+"""Hosts with signed packages of one file each, installed by real dnf and rpm in a root directory of their own.
 
 A file of tests that imports `repository` and `host` has them as fixtures.
 """
@@ -32,7 +32,11 @@ License: GPL-2.0-only
 BuildArch: noarch
 %description
 Toy.
+%install
+mkdir -p %{{buildroot}}/etc
+echo {name} > %{{buildroot}}/etc/{name}.conf
 %files
+%config(noreplace) /etc/{name}.conf
 """
 # Each with further lines of its spec.
 TOYS = {
@@ -163,6 +167,7 @@ def host(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> I
     # Not this machine's package manager.
     monkeypatch.setattr(packages, "busy", lambda: None)
     monkeypatch.setattr(packages, "POLL", 0.2)
+    monkeypatch.setattr(packages, "ROOT", found.root)
     found.has("install", "library-1", "application", "old-name", "openssl-1")
     assert packages.installed() == BEFORE
     found.begin()

@@ -19,11 +19,16 @@ from pathlib import Path
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files, held, holder, trust
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem, without_passwords
 
+ROOT = Path("/")
 # rpm lists trusted keys as packages; dnf does not handle them.
 KEY = "gpg-pubkey-"
 NEVRA = "%{NEVRA}\\n"
 # The exit code of dnf 4 with exit_on_lock when another dnf runs.
 LOCKED = 200
+# A file of a package: its flags, among them one for configuration, its size in bytes, and its name.
+FILE, CONFIGURATION = "[%{FILEFLAGS:fflags}|%{FILESIZES}|%{FILENAMES}\\n]", "c"
+# Where a transaction writes; each may be a file system of its own.
+CHANGED = ("/", "/boot", "/efi", "/boot/efi", "/etc", "/usr", "/var")
 PID_FILES = ("var/cache/dnf", "var/lib/dnf")
 POLL = 2.0
 # The start of a line in dnf's table of a transaction, and the line that says what a package replaces. dnf 4 and 5 wrap
@@ -41,8 +46,11 @@ REASON_LENGTH, SHORT_REASON_LENGTH = 400, 160
 # The lines of dnf's output that name the error; neither headings nor the settings that dnf lists after some errors.
 REASON = re.compile(
     r"^(Error: .|Problem:|- )|FAILED|Public key for|Failing package is|PGP check for package|"
-    r"do not have any GPG public keys"
+    r"do not have any GPG public keys|dnf5-system-state"
 )
+# The manual that dnf 5 names when a power failure has cut off a file of its state.
+NO_STATE = "dnf5-system-state(7)"
+NO_STATE_HINT = f"move that file away, as {NO_STATE} says, and start again"
 
 
 def installed() -> list[str]:
@@ -84,17 +92,20 @@ def wait_idle(timeout: float) -> None:
         time.sleep(POLL)
 
 
-def dnf(words: Sequence[str], lock_timeout: float, hint: str, repositories: Sequence[str] = ()) -> str:
+def dnf(
+    words: Sequence[str], lock_timeout: float, hint: str, repositories: Sequence[str] = (), offline: bool = False
+) -> str:
     """Run dnf to its end, however long that takes: a transaction must not be cut off. Only waiting has a timeout.
 
     The options check signatures and keep old kernels, whatever the host's configuration says. If the connection breaks,
-    the module may die; its step still lasts until dnf has ended.
+    the module may die; its step still lasts until dnf has ended. What needs no repository is `offline`: dnf 5 refuses
+    options for all repositories on a host that has none.
     """
     options = ["-y", "--setopt=installonly_limit=0"]
     if not _is_dnf5():
         options.append("--setopt=exit_on_lock=1")
     deadline = time.monotonic() + lock_timeout
-    with trust.options(repositories) as allowed:
+    with contextlib.nullcontext([]) if offline else trust.options(repositories) as allowed:
         while True:
             wait_idle(max(0.0, deadline - time.monotonic()))
             done = command.run(["dnf", *options, *allowed, *words], timeout=None, descriptors=holder.step_under_way())
@@ -114,6 +125,8 @@ def failure(words: Sequence[str], done: command.Done, hint: str, repositories: S
         hint = f"let {', '.join(sorted(map(bare, names)))} through, which this holds back: {' / '.join(lines)}"
         # A report has no room for all of dnf's reasons, and these lines are what helps.
         longest = SHORT_REASON_LENGTH
+    elif NO_STATE in done.err + done.out:
+        hint = NO_STATE_HINT
     elif repositories and NOT_PROVIDED in done.err + done.out:
         hint = NEEDS
     return Problem(f"dnf {verb} ended with {done.code}: {reason(done.out, done.err, longest)}", hint)
@@ -178,6 +191,25 @@ def dependents(names: Sequence[str]) -> list[str]:
     """Return the other installed packages that need one of these: dnf would remove them as well."""
     if not names:
         return []
-    words = ["dnf", "-q", "--disablerepo=*", "repoquery", "--installed", "--qf", "%{name}-%{evr}.%{arch}\\n"]
-    found = command.output([*words, "--whatrequires", ",".join(names)]).split()
-    return sorted(set(found) - set(names))
+    words = ["-q", "repoquery", "--installed", "--qf", "%{name}-%{evr}.%{arch}\\n"]
+    done = command.run(["dnf", *words, "--whatrequires", ",".join(names)])
+    if done.code != 0:
+        raise failure(["repoquery"], done, "see /var/log/dnf.log on the host", ())
+    return sorted(set(done.out.split()) - set(names))
+
+
+def remove_emptied(names: Sequence[str]) -> None:
+    """Remove what a power failure has left of configuration files: rpm would keep an empty file as somebody's work."""
+    for line in command.output(["rpm", "-q", "--qf", FILE, *names]).splitlines() if names else ():
+        flags, size, name = line.split("|", 2)
+        path = ROOT / name.lstrip("/")
+        if CONFIGURATION in flags and size != "0" and path.is_file() and path.stat().st_size == 0:
+            path.unlink()
+
+
+def keep() -> None:
+    """Write to the disk what a transaction has changed, however long that takes.
+
+    Neither rpm nor dnf does for every file, and a power failure right after the transaction would leave empty ones.
+    """
+    command.run(["sync", "--file-system", *(path for path in CHANGED if Path(path).is_dir())], timeout=None)

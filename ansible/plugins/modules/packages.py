@@ -96,6 +96,7 @@ def install(parameters: Parameters, check: bool) -> Result:
             f"dnf says it is done, rpm does not know {', '.join(lacking)}", "see /var/log/dnf.log on the host"
         )
     made = _account(record)
+    packages.keep()
     store.write(record, phase=records.INSTALLED, packages=made, packages_before=None, packages_touched=None)
     return {**difference(made["removed"], made["added"]), "changed": bool(missing), **made}
 
@@ -128,7 +129,8 @@ def restore(parameters: Parameters, check: bool) -> Result:
     record = store.read() if check else store.need(records.ROLLING_BACK)
     if record is None:
         return {"changed": False, "added": [], "removed": []}
-    if record["packages_before"] is not None:
+    cut_off = record["packages_before"] is not None
+    if cut_off:
         made = _account(record)
         if not check:
             record = store.write(record, packages=made, packages_before=None, packages_touched=None)
@@ -138,9 +140,12 @@ def restore(parameters: Parameters, check: bool) -> Result:
     to_remove = [name for name in made["added"] if name in installed]
     to_install = [name for name in made["removed"] if name not in installed]
     if not check:
+        if cut_off:
+            packages.remove_emptied(to_remove)
         _remove(packages.alone(to_remove, to_install), parameters["lock_timeout"])
         if to_install:
             packages.dnf(["install", *to_install], parameters["lock_timeout"], "install them by hand")
+        packages.keep()
     return {**difference(to_remove, to_install), "added": to_install, "removed": to_remove}
 
 
@@ -152,8 +157,8 @@ def _remove(names: list[str], lock_timeout: int) -> None:
         what = f"{', '.join(others)} needs what the rollout installed, and would be removed with it"
         raise Problem(what, "remove them by hand, then run rollback.yml again")
     # Dependencies that are no longer needed stay, unless the list names them.
-    words = ["--setopt=clean_requirements_on_remove=0", "--disablerepo=*", "remove", *names]
-    packages.dnf(words, lock_timeout, "see /var/log/dnf.log on the host")
+    words = ["--setopt=clean_requirements_on_remove=0", "remove", *names]
+    packages.dnf(words, lock_timeout, "see /var/log/dnf.log on the host", offline=True)
 
 
 def work(parameters: Parameters, check: bool) -> Result:
