@@ -87,7 +87,11 @@ def play(ansible: Mapping[str, str], folder: Path, *tasks: Mapping[str, Any]) ->
     journal.parent.mkdir()
     journal.write_text(LOG)
     journal.chmod(0o755)
-    own = {"ansible_async_dir": str(folder / "jobs"), "ansible_python_interpreter": sys.executable}
+    own = {
+        "ansible_async_dir": str(folder / "jobs"),
+        "ansible_remote_tmp": str(folder / "tmp"),
+        "ansible_python_interpreter": sys.executable,
+    }
     about = {"hosts": "h1", "connection": "local", "gather_facts": False, "vars": {**own, "result": str(result)}}
     playbook.write_text(yaml.safe_dump([{**about, "tasks": [*tasks, KEEP]}]))
     words = ["ansible-playbook", "-i", "h1,", str(playbook)]
@@ -121,10 +125,15 @@ def test_a_job_of_an_earlier_boot_is_not_waited_for(ansible: Mapping[str, str], 
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-def test_a_job_that_was_killed_has_failed_at_once(ansible: Mapping[str, str], tmp_path: Path) -> None:
-    """Ansible's wrapper is killed with it; a file that says `started` is all that is left."""
+@pytest.mark.parametrize("with_wrapper", [True, False])
+def test_a_job_that_was_killed_has_failed_at_once(
+    ansible: Mapping[str, str], tmp_path: Path, with_wrapper: bool
+) -> None:
+    """If Ansible's wrapper is killed with it, a file that says `started` is all that is left."""
     start = {"kernel_thp.fleet.soak": {**SOAK, "seconds": 40}, "async": 100, "poll": 0, "register": "soaking"}
-    kill = {"ansible.builtin.command": "pkill -KILL -f {{ (soaking.ansible_job_id | split('.'))[0] }}"}
+    its_own = f"python[^ ]* {tmp_path}/tmp/[^ ]*AnsiballZ_soak"
+    pattern = f"{tmp_path}/tmp/.*AnsiballZ_soak" if with_wrapper else its_own
+    kill = {"ansible.builtin.command": {"argv": ["pkill", "-KILL", "-f", pattern]}}
     found = play(ansible, tmp_path, start, kill, wait(timeout=100))
     assert found["failed"]
     assert found["msg"].startswith("the job ended without a result: it was killed, or ")

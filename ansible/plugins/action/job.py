@@ -51,6 +51,9 @@ class ActionModule(Status):
 
     def _poll(self, jid: str, boot_id: str, task_vars: Variables | None) -> Result:
         found = super().run(None, task_vars)
+        if found.get("finished") and found.get("cmd") and not (found.get("data") or found.get("stderr")):
+            # The wrapper is there, and what it ran is gone without a word.
+            return {**found, "msg": DIED}
         if found.get("lost_contact") or (found.get("finished") and found.get("msg") != FILE_GONE):
             return found
         try:
