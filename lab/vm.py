@@ -174,6 +174,8 @@ class Vm:
         self._qemu: subprocess.Popen[bytes] | None = None
         self._monitor: Monitor | None = None
         self._seen = 0
+        # When it got power, and how long the console was then.
+        self._powered, self._printed = 0.0, 0
         self._frozen = False
 
     def __enter__(self) -> Vm:
@@ -205,6 +207,7 @@ class Vm:
     def power_on(self, *options: str) -> None:
         """Start qemu with the present disk and EFI variables."""
         code, _ = firmware(self.secure_boot)
+        self._powered, self._printed = time.time(), len(self.console_text())
         ours, its = socket.socketpair()
         monitor = ["-chardev", f"socket,id=monitor,fd={its.fileno()}", "-mon", "chardev=monitor,mode=control"]
         with its, self._qemu_log.open("ab") as log:
@@ -498,8 +501,11 @@ class Vm:
 
     def _firmware_hangs(self) -> bool:
         """Return whether the kernel has restarted the machine, and nothing has come after it for too long."""
-        silent = self.console.exists() and time.time() - self.console.stat().st_mtime > FIRMWARE_TIMEOUT
-        return silent and self.console_text().rstrip().endswith(RESTART)
+        if not self.console.exists():
+            return False
+        since = max(self.console.stat().st_mtime, self._powered)
+        silent = time.time() - since > FIRMWARE_TIMEOUT
+        return silent and self.console_text()[self._printed :].rstrip().endswith(RESTART)
 
     def _set_clock(self) -> None:
         """Linux reads the machine's clock at boot only, and a saved machine's clock stood still."""
