@@ -179,6 +179,10 @@ def test_grub_keeps_an_entry_and_is_put_back(grub_host: Grub) -> None:
     assert [path.name[:3] for path in guards] == ["21-", "99-"], "after GRUB's own plugin, and after all others"
     for guard in guards:
         assert os.access(guard, os.X_OK)
+        text = guard.read_text()
+        guard.unlink()
+        assert not grub_host.kept(grub_host.entry(SERVER)), "without one of them, an install is not safe"
+        guard.write_text(text)
     grub_host.restore(before)
     assert grub_host.settings() == before
     assert [path for path in guards if path.exists()] == []

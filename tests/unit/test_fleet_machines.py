@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from ansible_collections.kernel_thp.fleet.plugins.module_utils import record as records
 
 from tests.unit.plays import play
 from tests.unit.simulated import RECORD, UUID, Host, rollout
@@ -67,3 +68,20 @@ def test_a_record_that_names_its_own_machine_or_none_is_no_clones(ansible: Mappi
     assert played.results() == {"old": "done", "own": "refused"}
     assert "tuned-adm is missing" in played.failed("own")["why"]
     assert old.record["machine"] == f"old {UUID}"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "own", "foreign"),
+    [
+        ("a u", "a u", False),
+        ("a U", "a u", False),
+        ("a u", "a v", True),
+        ("a u", "b u", True),
+        ("a", "a u", False),
+        ("a u", "u", False),
+        ("a u", "b", True),
+        ("a u", "", False),
+    ],
+)
+def test_a_machine_is_compared_by_what_is_known_of_it(theirs: str, own: str, foreign: bool) -> None:
+    assert records.foreign({"machine": theirs}, own) is foreign

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.problem import Problem, without_passwords
 
 TIMEOUT = 300.0
 # As a shell does.
@@ -27,7 +27,7 @@ class Done:
     def last(self) -> str:
         """Return the one line that most likely says what went wrong."""
         lines = [line.strip() for line in (self.err or self.out).splitlines() if line.strip()]
-        return lines[-1][:300] if lines else "it printed nothing"
+        return without_passwords(lines[-1])[:300] if lines else "it printed nothing"
 
 
 def run(command: Sequence[str], timeout: float | None = TIMEOUT, descriptors: Sequence[int] = ()) -> Done:

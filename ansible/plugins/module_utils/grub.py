@@ -102,7 +102,8 @@ class Grub(Loader):
 
     def kept(self, entry: Entry) -> bool:
         found = self.settings()
-        return found["saved_entry"] == entry.name and found["kept"] == f"{entry.name}\n" and bool(found["guard"])
+        guarded = all(files.text(self.root / name) for name in GUARDS)
+        return found["saved_entry"] == entry.name and found["kept"] == f"{entry.name}\n" and guarded
 
     def set_once(self, entry: Entry | None) -> None:
         self._set("next_entry", entry.name if entry else None)
@@ -130,7 +131,8 @@ class Grub(Loader):
 
     def _guard(self, text: str | None) -> None:
         for path in (self.root / name for name in GUARDS):
-            if files.put(path, text, mode=0o755) and text is not None:
+            files.put(path, text, mode=0o755)
+            if text is not None:
                 # SELinux needs this so that kernel-install may run it; without SELinux the program is missing.
                 command.run(["restorecon", str(path)])
 

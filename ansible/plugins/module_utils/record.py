@@ -108,10 +108,14 @@ def taken_up(old: MaybeRecord, target: Mapping[str, Any]) -> MaybeRecord:
 def foreign(record: MaybeRecord, identity: str) -> bool:
     """Say whether a record came with the disk of another machine: by its machine id, and by its hardware UUID.
 
-    Not all machines have a UUID, and kernels differ in how they spell it.
+    Not all machines have both, and kernels differ in how they spell the second.
     """
     named = record.get("machine", "").lower().split() if record else []
-    return any(theirs != own for theirs, own in zip(named, identity.lower().split()))
+    own = identity.lower().split()
+    # Of one that has only one of them, it is not known which.
+    if len(named) != len(own):
+        return bool(named and own) and not set(named) & set(own)
+    return named != own
 
 
 def begin(old: MaybeRecord, run: str, target: dict[str, Any], before: dict[str, Any]) -> Record:

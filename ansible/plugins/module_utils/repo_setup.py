@@ -106,9 +106,7 @@ def make(wanted: Wanted, key: str, check: bool, root: Path | None = None) -> lis
         changed.append(_difference("keys of rpm", "", f"{wanted.fingerprint}\n"))
     if not check:
         for path, text in content.items():
-            files.put(path, text)
-            if _without_secrets(text) != text:
-                path.chmod(0o600)
+            files.put(path, text, mode=0o644 if _without_secrets(text) == text else 0o600)
         if not imported:
             command.output(["rpm", "--import", str(root / _key(wanted))], hint="see what rpm dislikes about the key")
     return changed
