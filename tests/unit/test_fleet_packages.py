@@ -6,7 +6,9 @@ installed package, and replaces another one.
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -55,21 +57,52 @@ def test_what_somebody_else_installs_after_a_power_failure_stays_theirs(host: Ho
     assert packages.installed() == AFTER_OTHERS
 
 
-@pytest.mark.parametrize("cut_off", [True, False])
-def test_of_a_transaction_that_was_cut_off_no_empty_file_stays(host: Host, cut_off: bool) -> None:
-    """If it was not, an administrator has emptied the file, and rpm keeps it."""
-    folder = host.root / "etc"
-    before = sorted(path.name for path in folder.iterdir())
+def cut_off(host: Host) -> None:
+    """Have the host installed what is wanted, but not known that it had."""
     touched, installed = packages.download([OURS], 60, SOURCES), packages.installed()
     host.install()
-    if cut_off:
-        host.begin(phase=records.INSTALLING, packages_before=installed, packages_touched=touched)
+    host.begin(phase=records.INSTALLING, packages_before=installed, packages_touched=touched)
+
+
+def emptied(path: Path) -> None:
+    """Empty a file as a power failure does: its time stays the one that rpm has set."""
+    times = path.stat()
+    path.write_text("")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_of_a_transaction_that_was_cut_off_no_empty_file_stays(host: Host) -> None:
+    folder = host.root / "etc"
+    before = sorted(path.name for path in folder.iterdir())
+    cut_off(host)
+    emptied(folder / "ours.conf")
+    host.restore()
+    assert packages.installed() == BEFORE
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_file_that_somebody_emptied_stays(host: Host) -> None:
+    """One before the rollout, in a package that it replaces, and one after the power failure."""
+    folder = host.root / "etc"
+    (folder / "library.conf").write_text("")
+    cut_off(host)
     (folder / "ours.conf").write_text("")
     host.restore()
     assert packages.installed() == BEFORE
-    assert sorted(path.name for path in folder.iterdir()) == sorted(
-        [*before, *([] if cut_off else ["ours.conf.rpmsave"])]
-    )
+    assert [(folder / name).read_text() for name in ("library.conf", "ours.conf.rpmsave")] == ["", ""]
+
+
+@pytest.mark.parametrize("spoil", [emptied, Path.unlink])
+def test_an_install_that_was_cut_off_is_not_taken_for_one_that_ended(
+    host: Host, spoil: Callable[[Path], object]
+) -> None:
+    cut_off(host)
+    spoil(host.root / "etc" / "ours.conf")
+    with pytest.raises(Problem, match=r"has left 1 files empty or missing, such as /.*/etc/ours\.conf"):
+        host.install()
+    assert host.record()["phase"] == records.INSTALLING
+    host.restore()
+    assert packages.installed() == BEFORE
 
 
 def test_what_others_need_of_what_was_added_is_not_removed_with_it(host: Host) -> None:

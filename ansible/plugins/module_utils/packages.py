@@ -12,8 +12,9 @@ import fcntl
 import platform
 import re
 import shutil
+import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import command, files, held, holder, trust
@@ -25,10 +26,12 @@ KEY = "gpg-pubkey-"
 NEVRA = "%{NEVRA}\\n"
 # The exit code of dnf 4 with exit_on_lock when another dnf runs.
 LOCKED = 200
-# A file of a package: its flags, among them one for configuration, its size in bytes, and its name.
-FILE, CONFIGURATION = "[%{FILEFLAGS:fflags}|%{FILESIZES}|%{FILENAMES}\\n]", "c"
+# What rpm knows of a file: is it installed, flags, bytes, time, mode, name. By its flags, it is configuration,
+# is not in the package, or may be missing.
+FILE = "[%{FILESTATES:fstate}|%{FILEFLAGS:fflags}|%{FILESIZES}|%{FILEMTIMES}|%{FILEMODES}|%{FILENAMES}\\n]"
+INSTALLED, CONFIGURATION, MAY_BE_MISSING = "normal", "c", frozenset("gm")
 # Where a transaction writes; each may be a file system of its own.
-CHANGED = ("/", "/boot", "/efi", "/boot/efi", "/etc", "/usr", "/var")
+CHANGED = ("/", "/boot", "/efi", "/boot/efi", "/etc", "/usr", "/var", "/var/cache", "/var/lib")
 PID_FILES = ("var/cache/dnf", "var/lib/dnf")
 POLL = 2.0
 # The start of a line in dnf's table of a transaction, and the line that says what a package replaces. dnf 4 and 5 wrap
@@ -74,7 +77,7 @@ def busy(root: Path = Path("/")) -> str | None:
             pid = files.word(path) or ""
             if pid.isdecimal() and (root / "proc" / pid).exists():
                 called = files.text(root / "proc" / pid / "cmdline") or ""
-                return f"pid {pid} ({called.replace(chr(0), ' ').strip()[:80]})"
+                return f"pid {pid} ({without_passwords(called.replace(chr(0), ' ').strip())[:80]})"
     database = command.run(["rpm", "--eval", "%{_dbpath}"]).out.strip() or "/var/lib/rpm"
     with contextlib.suppress(FileNotFoundError), (root / database.lstrip("/") / ".rpm.lock").open("r+") as lock:
         try:
@@ -198,13 +201,36 @@ def dependents(names: Sequence[str]) -> list[str]:
     return sorted(set(done.out.split()) - set(names))
 
 
+def damaged(names: Sequence[str]) -> list[str]:
+    """Return the files of packages that a power failure has left empty, or has not left at all."""
+    return [str(path) for _, size, _, path in _files(names) if _size(path) < min(size, 1)]
+
+
 def remove_emptied(names: Sequence[str]) -> None:
-    """Remove what a power failure has left of configuration files: rpm would keep an empty file as somebody's work."""
-    for line in command.output(["rpm", "-q", "--qf", FILE, *names]).splitlines() if names else ():
-        flags, size, name = line.split("|", 2)
-        path = ROOT / name.lstrip("/")
-        if CONFIGURATION in flags and size != "0" and path.is_file() and path.stat().st_size == 0:
+    """Remove what a power failure has left of configuration files: rpm would keep an empty file as somebody's work.
+
+    Somebody who emptied a file has changed its time as well, which rpm has set.
+    """
+    for flags, size, written, path in _files(names):
+        if CONFIGURATION in flags and size and _size(path) == 0 and int(path.lstat().st_mtime) == written:
             path.unlink()
+
+
+def _files(names: Sequence[str]) -> Iterator[tuple[str, int, int, Path]]:
+    """Yield flags, size, time and path of each regular file that packages bring."""
+    for line in command.output(["rpm", "-q", "--qf", FILE, *names]).splitlines() if names else ():
+        state, flags, size, written, mode, name = line.split("|", 5)
+        if state == INSTALLED and stat.S_ISREG(int(mode)) and not MAY_BE_MISSING.intersection(flags):
+            yield flags, int(size), int(written), ROOT / name.lstrip("/")
+
+
+def _size(path: Path) -> int:
+    """Return the size of a regular file, and -1 if there is none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return -1
+    return found.st_size if stat.S_ISREG(found.st_mode) else -1
 
 
 def keep() -> None:
@@ -212,4 +238,5 @@ def keep() -> None:
 
     Neither rpm nor dnf does for every file, and a power failure right after the transaction would leave empty ones.
     """
-    command.run(["sync", "--file-system", *(path for path in CHANGED if Path(path).is_dir())], timeout=None)
+    places = [path for path in CHANGED if Path(path).is_dir()]
+    command.output(["sync", "--file-system", *places], timeout=None, hint="see the kernel's log for errors of the disk")

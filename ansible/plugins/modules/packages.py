@@ -86,6 +86,7 @@ def install(parameters: Parameters, check: bool) -> Result:
     record = store.need(records.BEGUN, records.INSTALLING, records.INSTALLED, records.ARMED, records.BOOTED)
     if not missing and record["phase"] not in (records.BEGUN, records.INSTALLING):
         return {"changed": False, "added": [], "removed": []}
+    cut_off = record["phase"] == records.INSTALLING
     record = store.write(record, phase=records.INSTALLING, **_noted(record, missing, parameters))
     if missing:
         hint, sources = "see /var/log/dnf.log on the host", parameters["repositories"]
@@ -97,6 +98,9 @@ def install(parameters: Parameters, check: bool) -> Result:
         )
     made = _account(record)
     packages.keep()
+    if cut_off and (lost := packages.damaged(made["added"])):
+        what = f"an earlier install was cut off and has left {len(lost)} files empty or missing, such as {lost[0]}"
+        raise Problem(what, "run the rollout again after the host was rolled back")
     store.write(record, phase=records.INSTALLED, packages=made, packages_before=None, packages_touched=None)
     return {**difference(made["removed"], made["added"]), "changed": bool(missing), **made}
 
@@ -129,19 +133,17 @@ def restore(parameters: Parameters, check: bool) -> Result:
     record = store.read() if check else store.need(records.ROLLING_BACK)
     if record is None:
         return {"changed": False, "added": [], "removed": []}
-    cut_off = record["packages_before"] is not None
-    if cut_off:
+    installed = packages.installed()
+    if record["packages_before"] is not None:
         made = _account(record)
         if not check:
+            packages.remove_emptied([name for name in made["added"] if name in installed])
             record = store.write(record, packages=made, packages_before=None, packages_touched=None)
     else:
         made = record["packages"]
-    installed = packages.installed()
     to_remove = [name for name in made["added"] if name in installed]
     to_install = [name for name in made["removed"] if name not in installed]
     if not check:
-        if cut_off:
-            packages.remove_emptied(to_remove)
         _remove(packages.alone(to_remove, to_install), parameters["lock_timeout"])
         if to_install:
             packages.dnf(["install", *to_install], parameters["lock_timeout"], "install them by hand")
