@@ -57,6 +57,16 @@ def test_what_somebody_else_installs_after_a_power_failure_stays_theirs(host: Ho
     assert packages.installed() == AFTER_OTHERS
 
 
+def test_what_may_not_be_on_the_disk_does_not_count_as_installed(host: Host) -> None:
+    host.program("sync", "exec false")
+    with pytest.raises(Problem, match=r"`sync --file-system / .* ended with 1: .*; see the kernel's log"):
+        host.install()
+    assert host.record()["phase"] == records.INSTALLING
+    host.program("sync", "exec true")
+    host.install()
+    assert host.record()["phase"] == records.INSTALLED
+
+
 def cut_off(host: Host) -> None:
     """Have the host installed what is wanted, but not known that it had."""
     touched, installed = packages.download([OURS], 60, SOURCES), packages.installed()

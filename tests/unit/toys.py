@@ -112,10 +112,10 @@ class Host:
         # This machine may have plugins that bring repositories of their own.
         options = f"--noplugins --installroot={self.root} --releasever=1 --setopt=reposdir={self.repositories}"
         options += f" --setopt=cachedir={self.cache} --setopt=logdir={folder}/log --setopt=install_weak_deps=0"
-        self._program("dnf", f"exec /usr/bin/dnf {options}")
-        self._program("rpm", f"exec /usr/bin/rpm --root {self.root}")
+        self.program("dnf", f"exec /usr/bin/dnf {options}")
+        self.program("rpm", f"exec /usr/bin/rpm --root {self.root}")
 
-    def _program(self, name: str, line: str) -> None:
+    def program(self, name: str, line: str) -> None:
         self.bin.mkdir(exist_ok=True)
         (self.bin / name).write_text(f'#!/bin/sh\n{line} "$@"\n')
         (self.bin / name).chmod(0o755)
