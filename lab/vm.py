@@ -34,7 +34,7 @@ BOOT_TIMEOUT = 300.0
 COMMAND_TIMEOUT = 300.0
 POLL = 0.3
 # The last line of a kernel that restarts the machine, and the seconds in which the firmware has said something, unless
-# it hangs: on an emulated machine with several processors it does now and then.
+# it hangs, as that of an emulated machine seems to have done.
 RESTART = "reboot: machine restart"
 FIRMWARE_TIMEOUT = 60.0
 # A busy debug kernel takes half a minute to let somebody in.
