@@ -370,6 +370,11 @@ def test_of_what_dnf_says_the_reason_is_kept(output: str, reason: str) -> None:
     assert "####" not in found
 
 
+def test_what_a_program_said_is_cut_off_without_a_part_of_a_password() -> None:
+    said = f"{'x' * 280} https://deploy:quite-a-secret@repo.example.org/"
+    assert command.Done(1, "", said).last[280:] == " https://deploy:...@"
+
+
 def test_a_package_manager_at_work_is_noticed(tmp_path: Path) -> None:
     note = tmp_path / "var/cache/dnf/metadata_lock.pid"
     note.parent.mkdir(parents=True)
