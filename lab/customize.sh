@@ -15,8 +15,15 @@ force=$(chroot "$root" rpm --help | grep -o -- --force-debian || true)
 chroot "$root" sh -c "rpm $force -i /tmp/rpmbuild/RPMS/noarch/lab-host-provides-*.rpm"
 rm -r "$root/tmp/rpmbuild" "$root/tmp/host-provides.spec"
 
-echo "lab: ssh key, units"
-install -D -m 0600 "$LAB_KEY" "$root/root/.ssh/authorized_keys"
+echo "lab: administrator, ssh key, units"
+chroot "$root" useradd --create-home --shell /bin/bash admin
+echo 'admin ALL=(ALL) NOPASSWD: ALL' | install -m 0440 /dev/stdin "$root/etc/sudoers.d/admin"
+for user in root admin; do
+    home=$(chroot "$root" sh -c "echo ~$user")
+    chroot "$root" install -d -m 0700 -o "$user" -g "$user" "$home/.ssh"
+    install -m 0600 "$LAB_KEY" "$root$home/.ssh/authorized_keys"
+    chroot "$root" chown "$user:" "$home/.ssh/authorized_keys"
+done
 awk '$1 ~ /able$/ { print $2 }' "$root"/etc/systemd/system-preset/*-lab*.preset | xargs chroot "$root" systemctl preset
 # Every host makes its own id at its first start. An empty file, unlike a missing one, is not a "first boot".
 : > "$root/etc/machine-id"

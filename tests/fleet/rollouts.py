@@ -51,7 +51,9 @@ def way_to(member: Member) -> dict[str, Any]:
     return {
         "ansible_host": "127.0.0.1",
         "ansible_port": member.vm.port,
-        "ansible_user": "root",
+        # As the example does: not root, but somebody who may become it.
+        "ansible_user": "admin",
+        "ansible_become": True,
         "ansible_ssh_private_key_file": str(image.ssh_key()),
         "ansible_ssh_common_args": " ".join(member.vm.ssh_options()),
     }
