@@ -30,7 +30,7 @@ class Reach(Answer):
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> Result:
         # This changes nothing, so run it in check mode as well.
         self._task.check_mode = False
-        if not self._task.args.get("delay") and self._answers_at_once():
+        if self._answers_at_once():
             return {"changed": False}
         timeout = int(self._task.args.get("timeout", self.DEFAULT_TIMEOUT))
         self._limit_of_answers = timeout

@@ -39,7 +39,7 @@ class Trial:
     arguments: list[str]
     timeout: int
     check_drivers: bool
-    lockups: bool = True
+    panic_on_lockup: bool = True
 
 
 class Host:
@@ -89,7 +89,7 @@ class Host:
         if not self.loader.kept(self.loader.entry(record["before"]["uname"])):
             raise Problem("the old kernel is not the default, so it would not start again by itself", "begin again")
         boot, watchdog = snapshot.boot_id(), wanted.watchdog if not snapshot.watchdog() else 0
-        lockups = wanted.lockups and not _locked_up(record)
+        lockups = wanted.panic_on_lockup and not _locked_up(record)
         words = trial.arguments(boot, wanted.panic, watchdog, wanted.arguments, lockups)
         trial.arm(ROOT, wanted.uname, boot, wanted.timeout, trial.sysctls(wanted.panic, lockups))
         self.loader.set_trial(entry, words)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
 
-EVENTS = re.compile(r"thp_\w+|oom_kill")
+EVENTS = re.compile(r"^(thp_\w+|oom_kill) (\d+)$", re.MULTILINE)
 MEMORY = ("MemTotal", "MemAvailable", "AnonPages", "AnonHugePages", "SwapTotal", "SwapFree")
 
 
@@ -33,12 +33,7 @@ class Counters:
 
 
 def events(vmstat: str) -> dict[str, int]:
-    found = {}
-    for line in vmstat.splitlines():
-        name, _, value = line.partition(" ")
-        if EVENTS.fullmatch(name) and value.isdecimal():
-            found[name] = int(value)
-    return found
+    return {name: int(value) for name, value in EVENTS.findall(vmstat)}
 
 
 def memory(meminfo: str) -> dict[str, int]:

@@ -1,15 +1,6 @@
 """The soak: under its usual load, the host's memory figures must not be worse than before the rollout.
 
-What counts as before is the host's own past, the whole boot of the old kernel. For kills that is a rate, which means
-little for a short soak: a host with three kills in ninety days has either none in its soak, or one, which is no reason
-to fail. So that many are allowed:
-
-    limit + ceil(expected + 3 * sqrt(expected))
-
-`expected` is the number that the past would bring in the time of the soak; three standard deviations more are chance,
-if kills come independently of each other. A host without a kill in its past is allowed `limit`, one with a few is
-allowed one more, and one with a rate of 1 per soak is allowed 4 more. A past that is shorter than the soak counts as
-long as the soak: one kill in the first minute of a boot is no rate.
+What counts as before is the host's own past, the whole boot of the old kernel.
 """
 
 from __future__ import annotations
@@ -104,9 +95,10 @@ def _pressure(before: Figures, soak: Figures, limits: Limits) -> str | None:
 def _kills(before: Figures, soak: Figures, limits: Limits) -> str | None:
     if limits.oom_kills is None:
         return None
-    # Also before the end: as many may come at the beginning.
+    # Also before the end: as many may come at the beginning. And one kill in the first minute of a boot is no rate.
     seconds = max(soak.seconds, limits.seconds)
     expected = before.oom_kills * seconds / max(before.seconds, seconds, 1.0)
+    # Three standard deviations more are chance, if kills come independently of each other.
     allowed = limits.oom_kills + math.ceil(expected + 3 * math.sqrt(expected))
     if soak.oom_kills <= allowed:
         return None

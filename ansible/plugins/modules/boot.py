@@ -89,6 +89,8 @@ boot_id:
   type: str
 """
 
+from dataclasses import fields
+
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import booting, snapshot
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.module import Parameters, Result, difference, main
 from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Store
@@ -120,15 +122,7 @@ def work(parameters: Parameters, check: bool) -> Result:
     if parameters["state"] == "held":
         host.hold(parameters["timeout"])
     elif parameters["state"] == "once":
-        trial = booting.Trial(
-            parameters["uname"],
-            parameters["panic"],
-            parameters["watchdog"],
-            parameters["arguments"],
-            parameters["timeout"],
-            parameters["check_drivers"],
-            parameters["panic_on_lockup"],
-        )
+        trial = booting.Trial(**{each.name: parameters[each.name] for each in fields(booting.Trial)})
         needs_reboot = host.try_once(trial)
     elif parameters["state"] == "confirmed":
         host.confirm(parameters["uname"], parameters["panic"], parameters["panic_on_lockup"])

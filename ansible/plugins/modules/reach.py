@@ -22,10 +22,6 @@ options:
     description: Seconds for one attempt.
     type: int
     default: 5
-  delay:
-    description: Seconds before the first attempt.
-    type: int
-    default: 0
   sleep:
     description: Seconds between attempts.
     type: int

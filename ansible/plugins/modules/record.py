@@ -196,15 +196,9 @@ def undone(_parameters: Parameters, check: bool) -> Result:
     return {"changed": True, "record": store.write(found, phase=records.ROLLED_BACK)}
 
 
-def drained(_parameters: Parameters, check: bool) -> Result:
-    return _be_drained(True, check)
-
-
-def undrained(_parameters: Parameters, check: bool) -> Result:
-    return _be_drained(False, check)
-
-
-def _be_drained(is_drained: bool, check: bool) -> Result:
+def drained(parameters: Parameters, check: bool) -> Result:
+    """Note that the host is out of service, or in service again."""
+    is_drained = parameters["state"] == "drained"
     store = Store()
     old = store.read()
     if old is None or records.drained(old) == is_drained:
@@ -230,7 +224,7 @@ STATES = {
     "undoing": undoing,
     "undone": undone,
     "drained": drained,
-    "undrained": undrained,
+    "undrained": drained,
 }
 
 

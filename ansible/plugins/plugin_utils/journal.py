@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Optional
 from urllib.parse import quote, unquote
 
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import now
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding
 
 SCHEMA = 1
@@ -26,10 +26,6 @@ BAD = ("refused", "unreachable", "rolled-back", "failed", "lost", "unsupported")
 LONGEST_REASON = 600
 Note = dict[str, Any]
 MaybeNote = Optional[Note]
-
-
-def now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
 class Journal:

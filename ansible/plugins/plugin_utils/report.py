@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.kernel_thp.fleet.plugins.module_utils import files
+from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import now
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils import encoding, journal, junit, page, process, summary
 from ansible_collections.kernel_thp.fleet.plugins.plugin_utils.journal import Journal, Note
 
@@ -68,7 +69,7 @@ def finish(found: Journal, state: str, why: str | None = None, notes: Iterable[N
     """End the run: finished, stopped by its verdict, or aborted from outside."""
     run = found.run()
     if run["state"] == "running":
-        run = {**run, "state": state, "why": why, "ended": journal.now()}
+        run = {**run, "state": state, "why": why, "ended": now()}
     whole = _write(found, run, notes)
     # Last: the next run writes the reports of all runs that are not over, including one that failed here.
     found.write_run(run)

@@ -56,27 +56,13 @@ def whole(run: Note, notes: Iterable[Note]) -> dict[str, Any]:
     without_result = {"running": RUNNING, "aborted": INTERRUPTED}.get(run["state"], LOST)
     hosts = {note["host"]: brief(note, without_result) for note in notes}
     for name in run["planned"]:
-        hosts.setdefault(name, _untouched(name))
+        untouched = {"host": name, "result": None, "failed": None, "began": None, "ended": None}
+        hosts.setdefault(name, brief({**untouched, "steps": [], "facts": {}}, NOT_REACHED))
     order = {name: number for number, name in enumerate(run["planned"])}
     listed = sorted(hosts.values(), key=lambda host: (order.get(host["host"], len(order)), host["host"]))
-    counts: dict[str, int] = {}
-    for host in listed:
-        counts[host["result"]] = counts.get(host["result"], 0) + 1
+    counts = Counter(host["result"] for host in listed)
     failed = run["state"] in CUT_SHORT or any(result in BAD for result in counts)
     return {**run, "failed": failed, "counts": dict(sorted(counts.items())), "hosts": listed}
-
-
-def _untouched(name: str) -> dict[str, Any]:
-    return {
-        "host": name,
-        "result": NOT_REACHED,
-        "failed": None,
-        "began": None,
-        "ended": None,
-        "seconds": None,
-        "steps": [],
-        "facts": {},
-    }
 
 
 def reached(everybody: Sequence[str], left: Collection[str], batch: Collection[str]) -> list[str]:
