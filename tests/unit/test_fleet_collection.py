@@ -55,6 +55,22 @@ def test_every_variable_of_a_role_has_default_specification_and_documentation(ro
     assert set(defaults) <= set(documented)
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_every_entry_point_checks_the_variables_that_it_uses(role: str) -> None:
+    for name, entry in load(role, "meta", "argument_specs.yml")["argument_specs"].items():
+        used = set(re.findall(rf"\bthp_{role}_\w+", with_included(role, f"{name}.yml"))) & set(options(role))
+        assert used <= set(entry["options"]), name
+
+
+def with_included(role: str, name: str) -> str:
+    """Return the tasks of a file and of those that it includes, and the role's own variables that occur there."""
+    tasks = (collection.SOURCE / "roles" / role / "tasks" / name).read_text()
+    tasks += "".join(with_included(role, each) for each in re.findall(r"(?:include|import)_tasks: (\w+\.yml)", tasks))
+    path = collection.SOURCE / "roles" / role / "vars" / "main.yml"
+    own = yaml.safe_load(path.read_text()) if path.exists() else {}
+    return tasks + "".join(str(value) for variable, value in own.items() if variable in tasks)
+
+
 def test_the_example_of_an_inventory_has_variables_that_exist() -> None:
     given = yaml.safe_load((collection.SOURCE / "examples" / "inventory.yml").read_text())["all"]["vars"]
     ours = {name for name in given if name.startswith("thp_")}
