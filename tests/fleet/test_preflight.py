@@ -20,6 +20,7 @@ SAID_BY_DNF_4 = pytest.mark.skipif(image.chosen() != image.BOOKWORM, reason="the
 
 FAILING, OTHERS = "alpha", ("bravo", "charlie")
 NAMES = (FAILING, *OTHERS)
+LOCKS = "/etc/dnf/versionlock.toml"
 
 
 @pytest.fixture
@@ -104,6 +105,16 @@ def test_an_exclude_that_holds_the_kernel_back(
         assert f"1 host failed, 0 allowed; {FAILING}: refused" in run.output()
         assert run.output().count(f"once: {release.uname}") >= len(OTHERS)
         expect.all_untouched(fleet, fleet.collect(OTHERS), *OTHERS)
+
+
+@pytest.mark.skipif(image.chosen() != image.GRUB, reason="dnf 4 needs a plugin for it")
+def test_a_version_lock_that_holds_the_kernel_back(fleet: Fleet, member: Member, operator: Operator) -> None:
+    """As somebody left it who had seen another build of the kernel and wanted no other."""
+    member.vm.run(f"dnf -y versionlock add {CLOUD.core}")
+    member.vm.run(f"sed -i '/evr/,/value/ s/value = .*/value = \"6.1.1-1\"/' {LOCKS}")
+    with undone(member, lambda: member.vm.run(f"rm -f {LOCKS}")):
+        outcome = rollout(operator, "locked version")
+        expect_refused(outcome, fleet, f"{LOCKS} line ", f'name = "{CLOUD.core}"')
 
 
 def test_a_key_that_rpm_does_not_know(fleet: Fleet, member: Member, operator: Operator) -> None:
