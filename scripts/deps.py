@@ -79,7 +79,7 @@ def python_tools() -> None:
     shutil.rmtree(VENV, ignore_errors=True)
     log = BUILD / "logs" / "deps-python.log"
     run_logged([sys.executable, "-m", "venv", str(VENV)], log, "venv", "install Python's venv module")
-    pip = [str(VENV / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", "-r", str(REQUIREMENTS)]
+    pip = [str(VENV / "bin" / "pip"), "install", "--disable-pip-version-check", "-r", str(REQUIREMENTS)]
     run_logged(pip, log, "pip", "check the network, then run `make deps` again")
     stamp.write_text(wanted)
 
