@@ -131,5 +131,6 @@ def keep_alive(connection: Connection) -> None:
 
 
 def lost(why: str) -> Result:
-    first = " ".join(why.split())[:300]
+    # Ansible may end with a colon, and with nothing after it, because it has read nothing.
+    first = " ".join(why.split())[:300].rstrip(" :")
     return {"failed": True, "lost_contact": True, "msg": f"lost contact with the host: {first}"}
