@@ -34,7 +34,7 @@ def test_a_systemd_that_hangs_or_crashes_and_an_oops_end_the_trial(
     hung.restart(*RESETS)
     hung.settle(PROFILE)
     hung.remember()
-    modules.send(oopsing, modules.build(release, folder / "module"))
+    modules.send(oopsing, modules.build(release, folder / "module", modules.OOPS))
     oopsing.vm.run(f"printf '{CONTINUES}' > /etc/sysctl.d/90-lab.conf && sysctl -q -p /etc/sysctl.d/90-lab.conf")
     oopsing.remember()
     run = operator.start(
