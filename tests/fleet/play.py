@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ POLL = 0.2
 RUN_TIMEOUT = 1800.0
 TASK = re.compile(r"^TASK \[(.*)\]", re.MULTILINE)
 RECAP = re.compile(r"^(\S+)\s*: (ok=\d+ .*)$", re.MULTILINE)
+# Another controller: only its machine id differs, in a mount namespace of its own.
+ELSEWHERE = ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/machine-id && exec "$@"')
 # Emulated hosts are slow; on the other hand, a test that lets a timeout expire has to wait for it.
 PATIENCE = {
     "thp_preflight_connect_timeout": 30,
@@ -91,7 +94,9 @@ def validate(name: str, found: Mapping[str, Any]) -> None:
 class Run:
     """One ansible-playbook."""
 
-    def __init__(self, title: str, playbook: str, inventory: Path, words: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self, title: str, playbook: str, inventory: Path, words: Sequence[str], folder: Path, elsewhere: bool = False
+    ) -> None:
         """Start it in a folder; its log is beside the inventory, which only this run uses."""
         self.title = title
         self.names = list(json.loads(inventory.read_text())["fleet"]["hosts"])
@@ -99,9 +104,16 @@ class Run:
         self._inventory = str(inventory)
         self._reports = folder / REPORTS
         self._began = time.monotonic()
+        command = [str(TOOLS / "ansible-playbook"), "-i", self._inventory, f"kernel_thp.fleet.{playbook}", *words]
+        # In the background of a shell, the tests may have been started with Ctrl-C ignored.
+        command = ["env", "--default-signal=INT", *command]
+        if elsewhere:
+            machine = inventory.with_name("machine-id")
+            machine.write_text(f"{uuid.uuid4().hex}\n")
+            command = [*ELSEWHERE, str(machine), *command]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [str(TOOLS / "ansible-playbook"), "-i", self._inventory, f"kernel_thp.fleet.{playbook}", *words],
+                command,
                 cwd=folder,
                 # The same log with a timestamp on each line, to find out what takes long.
                 env={**environment(folder), "ANSIBLE_LOG_PATH": str(inventory.with_name("log.timed"))},
@@ -162,6 +174,11 @@ class Run:
         """Kill the controller's main process without warning, as the OOM killer would."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+
+    def interrupt(self) -> None:
+        """Send SIGINT to its process group, as Ctrl-C on a terminal does."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGINT)
 
     def left(self) -> list[int]:
         """Return its remaining processes: workers outlive a killed controller for a while."""

@@ -78,8 +78,12 @@ class Operator:
         variables: Variables | None = None,
         of_hosts: Mapping[str, Variables] | None = None,
         words: Sequence[str] = (),
+        elsewhere: bool = False,
     ) -> Run:
-        """Start a playbook on hosts, of which the canaries are the first batch. `of_hosts`: variables of one host."""
+        """Start a playbook on hosts, of which the canaries are the first batch.
+
+        `of_hosts`: variables of one host. `elsewhere`: on another controller.
+        """
         title = title if self.fleet.kind == image.BOOKWORM else f"{title} ({self.fleet.kind.name})"
         directory = self.folder / f"{len(self.runs) + 1}-{re.sub(r'[^a-z0-9]+', '-', title.lower())}"
         directory.mkdir(parents=True)
@@ -92,7 +96,7 @@ class Operator:
         written = directory / "inventory.json"
         written.write_text(json.dumps(inventory, indent=1))
         extra = {"thp_fleet_serial": list(serial[1:] or serial), "thp_fleet_max_failed": max_failed}
-        run = Run(title, playbook, written, ["-e", json.dumps(extra), *words], self.folder)
+        run = Run(title, playbook, written, ["-e", json.dumps(extra), *words], self.folder, elsewhere)
         self.runs.append(run)
         return run
 
