@@ -23,7 +23,7 @@ TRIES = re.compile(r"\+\d+(?:-\d+)?(?=\.conf$)")
 EFIVARS = Path("/sys/firmware/efi/efivars")
 VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 THP = Path("/sys/kernel/mm/transparent_hugepage")
-SYSCTLS = ("kernel/panic", "kernel/panic_on_oops", "vm/dirty_ratio")
+SYSCTLS = ("kernel/panic", "kernel/panic_on_oops", "kernel/hung_task_panic", "vm/dirty_ratio")
 FOLDER = Path("/var/lib/kernel-thp")
 # Of dnf 4 and of dnf 5.
 DNF_LOGS = (Path("/var/log/dnf.log"), Path("/var/log/dnf5.log"))

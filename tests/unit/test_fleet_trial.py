@@ -63,24 +63,33 @@ def try_out(tree: Tree, uname: str, boot_id: str) -> Host:
 def test_the_words_of_the_trial_come_after_those_of_the_entry_and_in_no_other_one(tree: Tree) -> None:
     install(tree, NEW)
     waiting = "rd.shell=0 rd.emergency=reboot systemd.crash_reboot=1"
-    lockups = "softlockup_panic=1 nmi_watchdog=panic sysctl.kernel.panic_on_rcu_stall=1"
+    lockups = "softlockup_panic=1 nmi_watchdog=panic sysctl.kernel.panic_on_rcu_stall=1 sysctl.kernel.hung_task_panic=1"
     words = f"panic=30 oops=panic {waiting} {lockups} systemd.watchdog_sec=60 rdinit=/nonexistent root="
     assert tree.options(NEW) == f"{OPTIONS} kernel_thp.trial=b0 {words} kernel_thp.trial_end"
     assert tree.options(OLD) == OPTIONS
 
 
 @pytest.mark.parametrize(
-    ("complaints", "lockups", "panics"),
-    [([], True, True), ([], False, False), ([STALLED], True, False), ([HUNG], True, True)],
+    ("complaints", "lockups", "panics", "if_blocked", "own"),
+    [
+        ([], True, True, True, {}),
+        # The host's own sysctl.d has it.
+        ([], True, True, True, {trial.BLOCKED: "1"}),
+        ([], False, False, False, {}),
+        ([STALLED], True, False, True, {}),
+        ([HUNG], True, True, False, {}),
+    ],
 )
 def test_a_lockup_ends_the_trial_unless_the_host_is_slow_anyway(
-    tree: Tree, complaints: list[str], lockups: bool, panics: bool
+    tree: Tree, complaints: list[str], lockups: bool, panics: bool, if_blocked: bool, own: dict[str, str]
 ) -> None:
     """On the command line, in the unit, and in what is set when the kernel is confirmed; then all is as it was."""
     host = tree.begin(NEW)
     record = tree.store.read()
     assert record is not None
-    tree.store.write(record, before={**record["before"], "complaints": complaints, "sysctls": {"kernel/panic": "0"}})
+    tree.store.write(
+        record, before={**record["before"], "complaints": complaints, "sysctls": {"kernel/panic": "0", **own}}
+    )
     host.hold(600)
     tree.add(NEW)
     tree.phase(records.INSTALLED)
@@ -89,13 +98,29 @@ def test_a_lockup_ends_the_trial_unless_the_host_is_slow_anyway(
     assert [name in unit for name in LOCKUPS] == [panics] * 3
     assert [f"echo 1 > /proc/sys/kernel/{name}" in unit for name in LOCKUPS] == [panics] * 3
     assert [word in tree.options(NEW).split() for word in trial.LOCKUP_WORDS] == [panics] * 3
+    assert ("echo 1 > /proc/sys/kernel/hung_task_panic" in unit) == if_blocked
+    assert (trial.BLOCKED_WORD in tree.options(NEW).split()) == if_blocked
     start(tree, NEW, "b1")
+    # As the command line has it.
+    (tree.root / "proc/sys" / trial.BLOCKED).write_text(f"{int(if_blocked)}\n")
     tree.program("systemctl", "#!/bin/sh\n")
     host.confirm(NEW, 30, lockups)
-    wanted = {"kernel/panic": "30", "kernel/panic_on_oops": "1"}
+    # The last one only until then.
+    wanted = {"kernel/panic": "30", "kernel/panic_on_oops": "1", trial.BLOCKED: own.get(trial.BLOCKED, "0")}
     assert snapshot.sysctls(tree.root) == {**dict.fromkeys(snapshot.SYSCTLS, "1" if panics else "0"), **wanted}
     host.keep(NEW, 1)
-    assert snapshot.sysctls(tree.root) == {**dict.fromkeys(snapshot.SYSCTLS, "0"), "kernel/panic_on_oops": "1"}
+    assert snapshot.sysctls(tree.root) == {**dict.fromkeys(snapshot.SYSCTLS, "0"), "kernel/panic_on_oops": "1", **own}
+
+
+def test_a_rollback_of_a_kernel_that_was_not_confirmed_leaves_no_panic_on_blocked_tasks(tree: Tree) -> None:
+    """It may have to go on running, if the host cannot be rebooted."""
+    host = install(tree, NEW)
+    start(tree, NEW, "b1")
+    (tree.root / "proc/sys" / trial.BLOCKED).write_text("1\n")
+    tree.program("systemctl", "#!/bin/sh\n")
+    tree.phase(records.ROLLING_BACK)
+    host.roll_back()
+    assert snapshot.sysctls(tree.root)[trial.BLOCKED] == "0"
 
 
 def test_when_a_kernel_is_kept_no_entry_has_anything_of_its_trial(tree: Tree) -> None:

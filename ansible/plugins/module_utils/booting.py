@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import Sto
 
 ROOT = Path("/")
 POLL = 1.0
-# Complaints on which a kernel on trial panics.
-LOCKUP_KINDS = ("soft-lockup", "hard-lockup", "rcu-stall")
+# Complaints on which a kernel on trial panics, the second ones until the host has answered.
+LOCKUPS, BLOCKED = ("soft-lockup", "hard-lockup", "rcu-stall"), ("hung-task",)
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,10 @@ class Host:
         if not self.loader.kept(self.loader.entry(record["before"]["uname"])):
             raise Problem("the old kernel is not the default, so it would not start again by itself", "begin again")
         boot, watchdog = snapshot.boot_id(), wanted.watchdog if not snapshot.watchdog() else 0
-        lockups = wanted.panic_on_lockup and not _locked_up(record)
-        words = trial.arguments(boot, wanted.panic, watchdog, wanted.arguments, lockups)
-        trial.arm(ROOT, wanted.uname, boot, wanted.timeout, trial.sysctls(wanted.panic, lockups))
+        lockups = wanted.panic_on_lockup and not _complained(record, LOCKUPS)
+        blocked = wanted.panic_on_lockup and not _complained(record, BLOCKED)
+        words = trial.arguments(boot, wanted.panic, watchdog, wanted.arguments, lockups, blocked)
+        trial.arm(ROOT, wanted.uname, boot, wanted.timeout, trial.sysctls(wanted.panic, lockups, blocked))
         self.loader.set_trial(entry, words)
         self.loader.set_once(entry)
         self.store.write(record, phase=records.ARMED, armed_in=boot, arguments=words)
@@ -111,7 +112,8 @@ class Host:
             raise Problem(f"the boot loader started {selected}, not the entry of {uname}", "check `bootctl list`")
         if uname != record["before"]["uname"]:
             # For the rest of the trial, whatever has set them since the boot. They are restored at the end.
-            self._set_sysctls(trial.sysctls(panic, lockups and not _locked_up(record)), on_trial=True)
+            wanted = trial.sysctls(panic, lockups and not _complained(record, LOCKUPS))
+            self._set_sysctls({**wanted, **_when_it_answered(record)}, on_trial=True)
         self.changed |= trial.disarm(ROOT) or record["phase"] != records.BOOTED
         if record["phase"] != records.BOOTED:
             self.store.write(record, phase=records.BOOTED)
@@ -131,6 +133,8 @@ class Host:
     def roll_back(self) -> bool:
         """Make the old kernel the one to boot; say whether a reboot is needed."""
         record = self.store.need(records.ROLLING_BACK)
+        # The new kernel may run, and have to go on if the host cannot be rebooted.
+        self.changed |= snapshot.set_sysctls(_when_it_answered(record), ROOT)
         self.changed |= trial.disarm(ROOT)
         self._forget_once()
         self._make_default(self.loader.entry(record["before"]["uname"]))
@@ -196,10 +200,16 @@ def _named(entry: Entry, selected: str) -> bool:
     return bls.parse(file, "").name.lower() == entry.name.lower()
 
 
-def _locked_up(record: records.Record) -> bool:
-    """Say whether the old kernel reported lockups: such a host, on a busy hypervisor, is slow and not locked up."""
+def _when_it_answered(record: records.Record) -> dict[str, str]:
+    """Return what ends with the answer of a new kernel, with the value that the host had before."""
+    armed = trial.BLOCKED_WORD in record.get("arguments", [])
+    return {trial.BLOCKED: record["before"]["sysctls"].get(trial.BLOCKED, "0")} if armed else {}
+
+
+def _complained(record: records.Record, of: Sequence[str]) -> bool:
+    """Say whether the old kernel complained of these: such a host, on a busy hypervisor, is slow and does not hang."""
     kinds = map(splat_list.kind, record["before"].get("complaints", []))
-    return any(kind is not None and kind.name in LOCKUP_KINDS for kind in kinds)
+    return any(kind is not None and kind.name in of for kind in kinds)
 
 
 def _came_back(uname: str) -> str:

@@ -28,7 +28,7 @@ from ansible_collections.kernel_thp.fleet.plugins.module_utils.record import now
 
 # The trial changes these, and they stay changed until somebody sets them again.
 REBOOTING = ("kernel/panic", "kernel/panic_on_oops")
-SYSCTLS = (*REBOOTING, *trial.LOCKUPS)
+SYSCTLS = (*REBOOTING, *trial.LOCKUPS, trial.BLOCKED)
 # The first systemd that reads the watchdog's timeout from the kernel command line.
 WATCHDOG_SYSTEMD = 251
 # In microseconds: how long firmware and boot loader took before the kernel started, and all the rest after that.

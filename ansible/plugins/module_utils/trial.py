@@ -28,8 +28,11 @@ LOCKUPS = dict.fromkeys(("kernel/softlockup_panic", "kernel/hardlockup_panic", "
 NO_LOCKUPS = dict.fromkeys(LOCKUPS, "0")
 # The same on the command line. The first two are in force when drivers start, the third one only from init on.
 LOCKUP_WORDS = ("softlockup_panic=1", "nmi_watchdog=panic", "sysctl.kernel.panic_on_rcu_stall=1")
+# A task that waits for a disk or a lock for two minutes and cannot be killed. If it is systemd, no timer ends the boot.
+# Only until the kernel is confirmed: a host in service is drained before it is rebooted.
+BLOCKED, BLOCKED_WORD = "kernel/hung_task_panic", "sysctl.kernel.hung_task_panic=1"
 # If somebody removed the end, match the words that always follow the mark.
-FIXED = ("oops=panic", *INSTEAD_OF_WAITING, *LOCKUP_WORDS)
+FIXED = ("oops=panic", *INSTEAD_OF_WAITING, *LOCKUP_WORDS, BLOCKED_WORD)
 OURS = "|".join((r"panic=\d+", *map(re.escape, FIXED), r"systemd\.watchdog_sec=\d+"))
 WORDS = re.compile(
     rf"\s*(?<!\S){re.escape(MARK)}(?:=\S*)?(?!\S)"
@@ -76,7 +79,7 @@ ExecStart=-/usr/bin/touch /{note}
 SYSCTL = "run/sysctl.d/zz-kernel-thp-trial.conf"
 PANIC_TEXT = """\
 [Unit]
-Description=Reboot on panic, oops and lockups during the trial, whatever sysctl.d says
+Description=Reboot on panic, oops, lockups and blocked tasks during the trial, whatever sysctl.d says
 ConditionKernelVersion={uname}
 ConditionKernelCommandLine={mark}
 DefaultDependencies=no
@@ -134,9 +137,12 @@ def mark(armed_in: str) -> str:
     return f"{MARK}={armed_in}"
 
 
-def arguments(armed_in: str, panic: int, watchdog: int, more: Sequence[str], lockups: bool = True) -> list[str]:
+def arguments(
+    armed_in: str, panic: int, watchdog: int, more: Sequence[str], lockups: bool = True, blocked: bool = True
+) -> list[str]:
     """Return what the trial adds to a command line: reboot on panic, panic on oops, reset if systemd hangs."""
     words = [mark(armed_in), f"panic={panic}", "oops=panic", *INSTEAD_OF_WAITING, *(LOCKUP_WORDS if lockups else ())]
+    words += [BLOCKED_WORD] if blocked else []
     # systemd 251 and later know this; earlier ones leave the watchdog as configured.
     words += [f"systemd.watchdog_sec={watchdog}"] if watchdog else []
     return [*words, *more, END]
@@ -152,9 +158,10 @@ def marked(options: str) -> bool:
     return without(options) != options
 
 
-def sysctls(panic: int, lockups: bool) -> dict[str, str]:
-    """Return what the trial sets, below /proc/sys."""
-    return {"kernel/panic": str(panic), "kernel/panic_on_oops": "1", **(LOCKUPS if lockups else {})}
+def sysctls(panic: int, lockups: bool, blocked: bool = False) -> dict[str, str]:
+    """Return what the trial sets, below /proc/sys; `blocked` until the kernel is confirmed."""
+    found = {"kernel/panic": str(panic), "kernel/panic_on_oops": "1", **(LOCKUPS if lockups else {})}
+    return {**found, BLOCKED: "1"} if blocked else found
 
 
 def sysctl_lines(wanted: Mapping[str, str]) -> list[str]:

@@ -34,8 +34,9 @@ options:
     default: 30
   panic_on_lockup:
     description: >-
-      Whether the new kernel panics on soft and hard lockups and on RCU stalls, for V(once) and V(confirmed). It never
-      does on a host whose old kernel complained about them.
+      Whether the new kernel panics on soft and hard lockups and on RCU stalls, for V(once) and V(confirmed), and until
+      it is confirmed on tasks that are blocked for one to two times C(kernel.hung_task_timeout_secs), 120 by default.
+      It never does on a host whose old kernel complained about the same.
     type: bool
     default: true
   watchdog:
