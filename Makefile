@@ -129,7 +129,7 @@ releases: deps rpms image ## two releases side by side in a virtual host, and re
 	@$(VENV)/python -m pytest -q tests/kernel/test_two_releases.py
 
 # RECORD=1: write what passes to patches/6.1/tested.json, where CHANGED=1 looks (lockdep, series-check, mutation).
-series-check: deps tree ## compile every prefix of the series for each variant: THP off, MEMCG off, i386, arm64 (CHANGED=1: what changed, in two of these)
+series-check: deps tree ## compile every prefix of the series for each variant: THP on and off, MEMCG off, i386, arm64 (CHANGED=1: what changed, in two of these)
 	@$(PYTHON) -m scripts.series_check $(if $(CHANGED),--changed $(if $(RECORD),,--variant thp-off$(comma)memcg-off)) $(if $(RECORD),--record)
 
 # TIMES=10: only count in how many of ten runs the tests fail.
