@@ -62,7 +62,7 @@ CHECK = stages(
     "mutation CHANGED=1",
     "bench-check COUNT=1",
     "lockdep CHANGED=1",
-    "gate, static, image HOST=grub",
+    "gate, static",
     "hosts",
     "fleet QUICK=1",
 )

@@ -1,7 +1,7 @@
-"""One host for each kernel, shared by the tests of the tools and of the tuned profiles.
+"""A host with a kernel is shared by the tests of the tools on it, and by those of the tuned profiles.
 
-With `--dist loadgroup`, one worker runs all tests of a host, and one worker all tests of any other file. Without it,
-each worker starts the hosts that its tests need, one at a time.
+With `--dist loadgroup`, one worker runs all tests of a folder on a kernel, and one worker all tests of any other file.
+Each worker starts the hosts that its tests need, one at a time, and keeps one as long as the kernel is the same.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from lab.host import Host
 from lab.snapshots import Recipe
 from lab.vm import RUN
 
-# The host with the most tests comes first: meanwhile the second worker runs the others.
+# What takes longest to start comes first: meanwhile the second worker runs the others.
 RECIPES = (snapshots.KERNEL_THP, snapshots.STOCK, snapshots.UPSTREAM)
-# The tests of the tools come first: they need a kernel on which no profile was applied before.
+# The tests of the tools come first: they need a kernel on which no profile was applied before. Those of the profiles
+# can begin with a host of their own.
 FOLDERS = (Path(__file__).with_name("tools"), Path(__file__).with_name("tuned"))
 # In one transaction, as each one is slow on an emulated host.
 PACKAGES = ("thp-tools", "tuned-profiles-thp")
@@ -75,11 +76,11 @@ def shares(item: pytest.Item) -> Recipe | None:
 
 
 def place(item: pytest.Item) -> tuple[int, int]:
-    """Return the sort key: tests on a shared host come last, by host and folder; all others keep their order."""
+    """Return the sort key: tests on a shared host come last, by folder and host; all others keep their order."""
     recipe = shares(item)
-    return (RECIPES.index(recipe), FOLDERS.index(item.path.parent)) if recipe else (-1, 0)
+    return (FOLDERS.index(item.path.parent), RECIPES.index(recipe)) if recipe else (-1, 0)
 
 
 def group(item: pytest.Item) -> str:
     recipe = shares(item)
-    return recipe.name if recipe else f"{item.path.parent.name}/{item.path.stem}"
+    return f"{item.path.parent.name}/{recipe.name if recipe else item.path.stem}"

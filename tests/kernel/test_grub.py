@@ -21,7 +21,7 @@ from scripts import collection
 from scripts.flavours import CLOUD
 
 RECIPE = replace(snapshots.STOCK, kind=image.GRUB)
-pytestmark = [pytest.mark.xdist_group("test_grub")]
+pytestmark = [pytest.mark.full, pytest.mark.xdist_group("test_grub")]
 
 TRANSACTION = 600.0
 CODE = "/root/collection"

@@ -179,10 +179,11 @@ def test_monitoring_gets_its_line_and_its_metrics(vm: Vm) -> None:
             f"echo 409 > {SYSFS}/underused_max_ptes_none",
             {"shrinker-threshold": "degraded", "profile-verified": "degraded"},
         ),
-        (
+        pytest.param(
             "echo 0 > /proc/sys/vm/defrag_mode",
             "echo 1 > /proc/sys/vm/defrag_mode",
             {"profile-verified": "degraded"},
+            marks=pytest.mark.full,
         ),
         pytest.param(
             "tuned-adm profile thp-baseline",
@@ -190,7 +191,12 @@ def test_monitoring_gets_its_line_and_its_metrics(vm: Vm) -> None:
             {"profile-active": "degraded"},
             marks=pytest.mark.full,
         ),
-        ("systemctl stop tuned", "systemctl start tuned", {"profile-active": "degraded"}),
+        pytest.param(
+            "systemctl stop tuned",
+            "systemctl start tuned",
+            {"profile-active": "degraded"},
+            marks=pytest.mark.full,
+        ),
         (
             "echo '# changed' >> /lib/modules/$(uname -r)/config",
             "sed -i '$d' /lib/modules/$(uname -r)/config && touch -r /lib/modules/$(uname -r)/vmlinuz "

@@ -9,6 +9,7 @@ from lab.vm import Vm
 from tests.tools.on_host import expect_exact, problems, start_sparse, stop_sparse, validate, write_setting
 
 RECIPE = snapshots.UPSTREAM
+pytestmark = pytest.mark.full
 
 
 def test_upstream_kernel_is_degraded_and_not_ours(vm: Vm) -> None:
@@ -34,7 +35,6 @@ def test_its_threshold_is_that_of_khugepaged(vm: Vm) -> None:
     assert found["checks"]["shrinker-threshold"] == "ok"
 
 
-@pytest.mark.full
 def test_a_size_that_overrides_is_reported(vm: Vm) -> None:
     write_setting(vm, "enabled", "always")
     write_setting(vm, "hugepages-2048kB/enabled", "never")
@@ -43,7 +43,6 @@ def test_a_size_that_overrides_is_reported(vm: Vm) -> None:
     assert validate(vm)["checks"]["thp-enabled"] == "ok"
 
 
-@pytest.mark.full
 def test_estimate_is_exact_there_too(vm: Vm) -> None:
     write_setting(vm, "khugepaged/max_ptes_none", "409")
     start_sparse(vm)

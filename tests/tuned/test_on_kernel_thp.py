@@ -46,7 +46,12 @@ def test_a_refusal_is_not_overlooked(tuned: Tuned) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "expected"), [("thp-shrinker", SHRINKER), ("thp-shrinker-tight", TIGHT), ("thp-baseline", BASELINE)]
+    ("profile", "expected"),
+    [
+        ("thp-shrinker", SHRINKER),
+        pytest.param("thp-shrinker-tight", TIGHT, marks=pytest.mark.full),
+        pytest.param("thp-baseline", BASELINE, marks=pytest.mark.full),
+    ],
 )
 def test_profile_is_in_force_and_verified(tuned: Tuned, initial: Values, profile: str, expected: Values) -> None:
     tuned.profile(profile)

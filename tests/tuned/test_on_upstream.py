@@ -8,16 +8,13 @@ from lab import snapshots
 from tests.tuned.daemon import DEFRAG_MODE, THP, VARIABLES, Tuned, Values
 
 RECIPE = snapshots.UPSTREAM
+pytestmark = pytest.mark.full
 ON = {"enabled": "always", "defrag": "madvise", "shrink_underused": "1"}
 
 
 @pytest.mark.parametrize(
     ("profile", "threshold"),
-    [
-        ("thp-shrinker", "409"),
-        pytest.param("thp-shrinker-tight", "256", marks=pytest.mark.full),
-        pytest.param("thp-baseline", "511", marks=pytest.mark.full),
-    ],
+    [("thp-shrinker", "409"), ("thp-shrinker-tight", "256"), ("thp-baseline", "511")],
 )
 def test_profile_works_with_the_files_of_this_kernel(
     tuned: Tuned, initial: Values, profile: str, threshold: str
@@ -30,7 +27,6 @@ def test_profile_works_with_the_files_of_this_kernel(
     assert tuned.settle(initial) == initial
 
 
-@pytest.mark.full
 def test_a_value_for_kernels_with_the_defrag_mode_does_not_matter_here(tuned: Tuned, initial: Values) -> None:
     assert DEFRAG_MODE not in initial
     tuned.vm.write(VARIABLES, "[thp-shrinker]\ndefrag_mode=1\n")
@@ -38,7 +34,6 @@ def test_a_value_for_kernels_with_the_defrag_mode_does_not_matter_here(tuned: Tu
     assert tuned.verify()[0]
 
 
-@pytest.mark.full
 def test_verification_notices_a_size_that_overrides(tuned: Tuned) -> None:
     tuned.profile("thp-shrinker")
     size = f"{THP}/hugepages-2048kB/enabled"
