@@ -97,7 +97,7 @@ collection-matrix: deps ## the collection's playbooks with each ansible-core fro
 package: deps rpms srpm ## the built packages (FLAVOUR=server, DEBUG=1: those of other flavours)
 	@FLAVOUR=$(FLAVOUR) $(VENV)/python -m pytest -q -m 'not full' tests/package
 
-# One host for each kernel: kernel-thp, the stock kernel, and for hosts-full Linux 6.12. The last gate's results are tests here, too.
+# Hosts with kernel-thp and the stock kernel, for hosts-full with Linux 6.12, too. The last gate's results are tests here.
 hosts: deps rpms image ## tuned profiles and thp-validate on virtual hosts
 	@$(HOSTS) -m 'not full' tests/kernel/test_gate.py tests/tools tests/tuned
 
