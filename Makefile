@@ -112,8 +112,8 @@ flavours: deps image ## both flavours side by side in a virtual host (builds bot
 	@$(VENV)/python -m pytest -q tests/kernel/test_flavours.py
 
 # One file of tests at a time has the machine for its hosts.
-fleet: deps rpms image ## rollout to a fleet of virtual hosts, one with two failures, and the fleet's table (minutes; QUICK=1: a host less)
-	@$(VENV)/python -m pytest -s -v $(if $(QUICK),--quick) tests/fleet/test_rollout.py
+fleet: deps rpms image ## rollout to a fleet of virtual hosts, one with two failures, and the fleet's table (minutes; QUICK=1: one host each)
+	@$(VENV)/python -m pytest -s -v tests/fleet/test_$(if $(QUICK),quick,rollout).py
 
 fleet-full: deps rpms image ## the ways in which a rollout can fail, and the rollback (hours; resumes where it was interrupted)
 	@$(VENV)/python -m pytest -s -v --go-on tests/fleet

@@ -47,7 +47,6 @@ BOARD = pytest.StashKey[Board]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--go-on", action="store_true", dest="go_on", help="leave out files of fleet tests that passed")
-    parser.addoption("--quick", action="store_true", help="one host, not two, in the rollout that succeeds")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -90,6 +90,11 @@ def wait(moment: Callable[[], bool], timeout: float) -> None:
         time.sleep(POLL)
 
 
+def no_root(member: Member) -> None:
+    """Have each kernel that is installed from now on panic in its boot: no root file system, no program without one."""
+    member.vm.run("sed -i 's,root=[^ ]*,root= rdinit=/nonexistent,' /etc/kernel/cmdline")
+
+
 def panic(member: Member) -> None:
     """Panic the kernel. No command can run on the host before `vm.forgive()`."""
     # The console may show it before the command fails.

@@ -16,8 +16,6 @@ from tests.fleet.releases import Release
 from tests.fleet.rollouts import Operator
 
 PANICS, OFF, WAITS = "alpha", "bravo", "charlie"
-# For kernels that are installed from now on: no root file system, and no program to start without one.
-NO_ROOT = "sed -i 's,root=[^ ]*,root= rdinit=/nonexistent,' /etc/kernel/cmdline"
 PAUSE = 30
 
 
@@ -29,7 +27,7 @@ def test_a_host_that_waits_does_not_start_a_kernel_that_panicked(
     member = fleet[PANICS]
     old = faults.console(member, f"Linux version {member.before.uname}")
     panics = faults.console(member, "Kernel panic - not syncing")
-    member.vm.run(NO_ROOT)
+    faults.no_root(member)
     run = operator.start(
         "rollout",
         "panic while another host waits",

@@ -3,8 +3,6 @@
 Of these, the canaries, the kernel of one panics and the drain of the other one fails. The budget allows both, but no
 canary is well, so the host of the second batch must stay untouched. Both rollouts run at the same time, because an
 emulated host keeps one core busy.
-With --quick, which is `make fleet QUICK=1`, the rollout that succeeds has one host: then neither lasts longer than the
-other.
 """
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from tests.fleet.rollouts import Operator
 
 GOOD = ("alpha", "bravo")
 PANICS, STAYS, NEXT = FAILS = ("charlie", "delta", "echo")
-# For kernels that are installed from now on: no root file system, and no program to start without one.
-NO_ROOT = "sed -i 's,root=[^ ]*,root= rdinit=/nonexistent,' /etc/kernel/cmdline"
 
 
 @pytest.fixture(scope="module")
@@ -32,17 +28,11 @@ def balancer(folder: Path) -> Balancer:
 
 
 @pytest.fixture(scope="module")
-def good(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """The hosts of the rollout that succeeds, each a batch of its own."""
-    return GOOD[:1] if request.config.getoption("quick") else GOOD
-
-
-@pytest.fixture(scope="module")
-def rollout(fleet: Fleet, operator: Operator, balancer: Balancer, good: tuple[str, ...]) -> Run:
+def rollout(fleet: Fleet, operator: Operator, balancer: Balancer) -> Run:
     """The rollout that succeeds, in progress."""
-    fleet.start(*good, *FAILS)
+    fleet.start(*GOOD, *FAILS)
     variables = {**balancer.variables(), "thp_kernel_trial_arguments": [expect.FURTHER]}
-    return operator.start("rollout", "good rollout", good, serial=(1,) * len(good), variables=variables)
+    return operator.start("rollout", "good rollout", GOOD, serial=(1, 1), variables=variables)
 
 
 def test_a_kernel_that_panics_and_a_drain_that_fails_are_rolled_back_and_end_the_rollout(
@@ -52,7 +42,7 @@ def test_a_kernel_that_panics_and_a_drain_that_fails_are_rolled_back_and_end_the
     balancer = Balancer(folder / "balancer of those that fail")
     balancer.refuse("drain", STAYS)
     panics = faults.console(member, "Kernel panic - not syncing")
-    member.vm.run(NO_ROOT)
+    faults.no_root(member)
     given = balancer.variables()
     run = operator.start("rollout", "two hosts fail", FAILS, serial=(2, 1), max_failed=2, variables=given)
     run.until(panics, "the kernel panicked")
@@ -80,20 +70,20 @@ def test_a_kernel_that_panics_and_a_drain_that_fails_are_rolled_back_and_end_the
 
 
 def test_hosts_in_batches_get_the_kernel_and_keep_it(
-    rollout: Run, fleet: Fleet, operator: Operator, balancer: Balancer, release: Release, good: tuple[str, ...]
+    rollout: Run, fleet: Fleet, operator: Operator, balancer: Balancer, release: Release
 ) -> None:
     outcome = operator.finish(rollout)
     assert outcome.code == 0
     assert outcome.report["state"] == "finished"
-    assert outcome.report["planned"] == list(good)
-    assert outcome.report["counts"] == {"done": len(good)}
-    for name in good:
+    assert outcome.report["planned"] == list(GOOD)
+    assert outcome.report["counts"] == {"done": len(GOOD)}
+    for name in GOOD:
         expect.rolled_out(fleet[name], outcome.states[name], release)
         assert expect.FURTHER in fleet[name].vm.run("cat /proc/cmdline").text.split(), "it runs in its trial"
         after = outcome.host(name)["facts"]["after"]
         assert (after["uname"], after["verdict"]) == (release.uname, "supported")
         assert outcome.steps(name) == ["preflight", "kernel", "profile", "gate", "soak", "keep"]
     # One batch after the other, and each host is drained once and returns before its soak.
-    assert balancer.calls() == [(action, name) for name in good for action in ("drain", "undrain")]
-    for first, second in zip(good, good[1:]):
-        assert outcome.host(first)["ended"] <= outcome.host(second)["began"]
+    assert balancer.calls() == [(action, name) for name in GOOD for action in ("drain", "undrain")]
+    first, second = (outcome.host(name) for name in GOOD)
+    assert first["ended"] <= second["began"]
