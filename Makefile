@@ -86,12 +86,12 @@ vm-selftests: deps tree rpms image ## the base kernel's own vm selftests: none w
 static: deps tree ## patches, headers, style, scripts, the Ansible collection
 	@$(VENV)/ruff check . && $(VENV)/ruff format --check --quiet . && $(VENV)/mypy scripts lab bench tests/{programs,verdicts}.py tests/{fleet,kernel,mutation,package,tools,tuned} tools tuned-profiles/*/*.py && shellcheck $$(git ls-files -co --exclude-standard '*.sh' .ci/run)
 	@$(PYTHON) -m scripts.collection --link && MYPYPATH=build/collections $(VENV)/mypy --explicit-package-bases -p ansible_collections.kernel_thp.fleet
-	@$(VENV)/python -m pytest -q -n 2 tests/unit
+	@$(VENV)/python -m pytest -q -n 2 -m 'not full' tests/unit
 
 collection: deps ## archive of the Ansible collection for fleets, in build/galaxy/
 	@$(PYTHON) -m scripts.collection
 
-collection-matrix: deps ## the collection's playbooks with each ansible-core from 2.16 on (ANSIBLE=2.16: with that; minutes)
+collection-matrix: deps ## all plays of the collection's tests with each ansible-core from 2.16 on (ANSIBLE=2.16: with that; minutes)
 	@$(PYTHON) -m scripts.collection_matrix $(if $(ANSIBLE),--only $(ANSIBLE))
 
 package: deps rpms srpm ## the built packages (FLAVOUR=server, DEBUG=1: those of other flavours)

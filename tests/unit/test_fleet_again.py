@@ -55,6 +55,7 @@ def test_a_host_that_is_done_is_not_taken_back_but_reported(
         assert host.calls(module) == [], "nothing is changed on it, and it is neither drained nor returned"
 
 
+@pytest.mark.full
 def test_a_host_that_is_done_is_taken_up_again_when_asked(
     ansible: Mapping[str, str], tmp_path: Path, host: Host
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_host_that_is_done_is_taken_up_again_when_asked(
     assert host.record["phase"] == "rolled-back"
 
 
+@pytest.mark.full
 def test_a_host_whose_drain_fails_is_not_rebooted_in_service(
     ansible: Mapping[str, str], tmp_path: Path, host: Host
 ) -> None:
@@ -79,6 +81,7 @@ def test_a_host_whose_drain_fails_is_not_rebooted_in_service(
     assert host.calls("boot") == []
 
 
+@pytest.mark.full
 def test_what_the_load_brings_fails_a_host_before_its_kernel_is_kept(
     ansible: Mapping[str, str], tmp_path: Path, host: Host
 ) -> None:
@@ -105,6 +108,7 @@ def play_all(
     )
 
 
+@pytest.mark.full
 def test_a_rollout_that_cannot_take_a_host_into_service_does_not_say_that_it_is(
     ansible: Mapping[str, str], tmp_path: Path
 ) -> None:
@@ -123,6 +127,7 @@ def test_a_rollout_that_cannot_take_a_host_into_service_does_not_say_that_it_is(
     assert hosts["done"].record["phase"] == "done"
 
 
+@pytest.mark.full
 def test_a_rollback_that_cannot_take_a_host_into_service_does_not_say_that_it_is(
     ansible: Mapping[str, str], tmp_path: Path
 ) -> None:

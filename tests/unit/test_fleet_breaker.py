@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
 import yaml
 
 from scripts import collection
@@ -125,6 +126,7 @@ def test_a_drain_that_failed_keeps_others_from_drains(ansible: Mapping[str, str]
     assert ["drain"] not in calls and ["undrain"] in calls
 
 
+@pytest.mark.full
 def test_failures_in_the_gate_of_one_batch_count_in_the_next_one(ansible: Mapping[str, str], tmp_path: Path) -> None:
     hosts = {name: Host(tmp_path / name) for name in ("h0", "h1", "h2", "h3")}
     hosts["h1"].be(log="[ 1.0] WARNING: CPU: 0 PID: 1 at mm/huge_memory.c:1 f+0x1/0x2")

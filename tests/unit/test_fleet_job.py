@@ -125,6 +125,7 @@ def test_a_job_of_an_earlier_boot_is_not_waited_for(ansible: Mapping[str, str], 
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("with_wrapper", [True, False])
 def test_a_job_that_was_killed_has_failed_at_once(
     ansible: Mapping[str, str], tmp_path: Path, with_wrapper: bool
@@ -140,6 +141,7 @@ def test_a_job_that_was_killed_has_failed_at_once(
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
+@pytest.mark.full
 def test_a_job_whose_file_is_not_there_yet_is_waited_for(ansible: Mapping[str, str], tmp_path: Path) -> None:
     """On a busy host its wrapper may not have written it. Here it never does, and the job is gone when it ends."""
     seconds = 20

@@ -16,7 +16,7 @@ from tests.unit.simulated import RECORD, UUID, Host, rollout
 OTHER = "5d5d5555"
 
 
-@pytest.mark.parametrize("serial", [1, 3])
+@pytest.mark.parametrize("serial", [pytest.param(1, marks=pytest.mark.full), 3])
 def test_the_second_name_of_one_machine_is_refused(ansible: Mapping[str, str], tmp_path: Path, serial: int) -> None:
     """In the same batch or a later one, after a host that is well; the first name gets as far as its missing tuned."""
     hosts = {name: Host(tmp_path / name) for name in ("a", "b")}
@@ -57,6 +57,7 @@ def test_a_clone_is_refused_whatever_its_record_says(
     assert (clone.record, clone.is_held) == (before, False)
 
 
+@pytest.mark.full
 def test_a_record_that_names_its_own_machine_or_none_is_no_clones(ansible: Mapping[str, str], tmp_path: Path) -> None:
     old, own = Host(tmp_path / "old"), Host(tmp_path / "own")
     old.write(RECORD, rollout("rolled-back"))

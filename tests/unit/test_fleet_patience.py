@@ -65,6 +65,7 @@ def test_patience_is_what_is_configured_or_three_boots_if_these_take_longer(
     assert fleet.patience(600, *records) == patience
 
 
+@pytest.mark.full
 def test_a_host_with_slow_firmware_gets_its_time_in_each_step(ansible: Mapping[str, str], tmp_path: Path) -> None:
     """The trial's timers as well as the controller."""
     host = Host(tmp_path / "h1")

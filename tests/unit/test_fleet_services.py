@@ -296,6 +296,7 @@ def test_a_finished_rollout_that_begins_again_is_about_what_the_host_offers_now(
     assert again["before"] == {"uname": "0", "services": HAS}
 
 
+@pytest.mark.full
 def test_a_rollout_compares_before_the_return_and_after_the_soak(ansible: Mapping[str, str], tmp_path: Path) -> None:
     host = Host(tmp_path / "h1")
     given = {"thp_gate_services_allowed": ["mount /srv"], "thp_gate_services_timeout": 7}
