@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +49,12 @@ def test_all_that_use_ansible_are_run() -> None:
     found = {path.rpartition("/")[2] for path in collection_matrix.tests()}
     assert {"test_fleet_plays.py", "test_fleet_internals.py", "test_fleet_reboot.py"} <= found
     assert "test_fleet_boot.py" not in found
+
+
+def test_what_static_leaves_out_is_played_here() -> None:
+    """`make static` runs no test of this folder that is marked full, and no other target runs one."""
+    folder = Path(__file__).parent
+    mark = "pytest.mark." + "full"
+    left_out = {f"tests/unit/{path.name}" for path in folder.glob("test_*.py") if mark in path.read_text()}
+    assert left_out, "then neither the mark nor this test is needed"
+    assert left_out <= set(collection_matrix.tests()), "no target of make runs these"
