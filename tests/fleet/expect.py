@@ -9,6 +9,7 @@ from lab.snapshots import PROFILE
 from tests.fleet import play
 from tests.fleet.hosts import Fleet, Member, State
 from tests.fleet.releases import Release
+from tests.fleet.rollouts import Outcome
 
 # Of the profile thp-shrinker, see tests/tuned.
 SHRINKER = {"enabled": "always", "defrag": "madvise", "shrink_underused": "1", "underused_max_ptes_none": "409"}
@@ -63,6 +64,16 @@ def rolled_out(member: Member, state: State, release: Release) -> None:
     assert "drained" not in state.record, "nobody has to return it to service"
     play.validate("record", state.record)
     assert not state.held
+
+
+def done_in_its_trial(outcome: Outcome, member: Member, release: Release) -> None:
+    """As rolled_out, by a run that added FURTHER to the trial, and whose report has each step of this host."""
+    name = member.name
+    rolled_out(member, outcome.states[name], release)
+    assert FURTHER in member.vm.run("cat /proc/cmdline").text.split(), "it still runs as its trial began"
+    after = outcome.host(name)["facts"]["after"]
+    assert (after["uname"], after["verdict"]) == (release.uname, "supported")
+    assert outcome.steps(name) == ["preflight", "kernel", "profile", "gate", "soak", "keep"]
 
 
 def _kept(state: State, release: Release) -> None:

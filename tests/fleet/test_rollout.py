@@ -78,11 +78,7 @@ def test_hosts_in_batches_get_the_kernel_and_keep_it(
     assert outcome.report["planned"] == list(GOOD)
     assert outcome.report["counts"] == {"done": len(GOOD)}
     for name in GOOD:
-        expect.rolled_out(fleet[name], outcome.states[name], release)
-        assert expect.FURTHER in fleet[name].vm.run("cat /proc/cmdline").text.split(), "it runs in its trial"
-        after = outcome.host(name)["facts"]["after"]
-        assert (after["uname"], after["verdict"]) == (release.uname, "supported")
-        assert outcome.steps(name) == ["preflight", "kernel", "profile", "gate", "soak", "keep"]
+        expect.done_in_its_trial(outcome, fleet[name], release)
     # One batch after the other, and each host is drained once and returns before its soak.
     assert balancer.calls() == [(action, name) for name in GOOD for action in ("drain", "undrain")]
     first, second = (outcome.host(name) for name in GOOD)
