@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts import files, kconfig
+from scripts.compiler import cached
 from scripts.console import run_logged
 
 IMAGE = Path("arch/x86/boot/bzImage")
@@ -23,8 +23,8 @@ class Place:
     log: Path
 
     def make(self, goals: Sequence[str], what: str, *more: str) -> None:
-        cc = ["CC=ccache gcc"] if shutil.which("ccache") else []
-        command = ["make", "-s", "-C", str(self.source), f"O={self.objects}", f"-j{os.cpu_count()}", *cc, *more, *goals]
+        where = ["-C", str(self.source), f"O={self.objects}"]
+        command = ["make", "-s", *where, f"-j{os.cpu_count()}", f"CC={cached()}", *more, *goals]
         run_logged(command, self.log, what, "fix what the log reports")
 
     def configure(self, config: Path) -> list[str]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts import config, files, flavours, lock, provenance, repository, secure_boot, series, signing
+from scripts.compiler import cached
 from scripts.console import BUILD, ROOT, UserError, main, run_logged, say, step
 from scripts.flavours import CLOUD, SERVER, Flavour
 
@@ -233,16 +234,7 @@ def stage_sources(stage: Stage, folder: Path) -> None:
 
 def compiler(stage: Stage) -> tuple[list[str], dict[str, str]]:
     """Return rpmbuild's options and environment for ccache, set so that another clone finds the same entries."""
-    if not shutil.which("ccache"):
-        return [], {}
-    # Not ccache's depend mode, though it is faster: it overlooks .incbin, and so takes the last build's module key and
-    # even its compressed kernel for this one's. Nor without its second preprocessing: Kconfig learns by errors what the
-    # compiler can do, and some of them are the preprocessor's, which are only warnings then.
-    return ["--define=kernel_cc ccache gcc"], {
-        "CCACHE_BASEDIR": str(stage.root),
-        "CCACHE_NOHASHDIR": "1",
-        "CCACHE_NODEPEND": "1",
-    }
+    return [f"--define=kernel_cc {cached()}"], {"CCACHE_BASEDIR": str(stage.root), "CCACHE_NOHASHDIR": "1"}
 
 
 def prepare(stage: Stage, folder: Path) -> list[str]:

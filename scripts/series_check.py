@@ -20,6 +20,7 @@ from pathlib import Path
 
 from scripts import config as kernel_config
 from scripts import kconfig, lock, series, tested
+from scripts.compiler import cached
 from scripts.console import BUILD, UserError, main, run_logged, say, step
 from scripts.flavours import SERVER
 
@@ -48,9 +49,9 @@ class Variant:
 
     @property
     def make(self) -> list[str]:
-        cc = f"CC=ccache {self.compiler}" if shutil.which("ccache") else f"CC={self.compiler}"
         where = ["-C", str(SOURCE), f"O={self.out}", f"ARCH={'i386' if self.name == 'i386' else self.arch}"]
-        return ["make", "-s", *where, f"-j{os.cpu_count()}", cc, f"CROSS_COMPILE={self.compiler[: -len('gcc')]}"]
+        cross = f"CROSS_COMPILE={self.compiler[: -len('gcc')]}"
+        return ["make", "-s", *where, f"-j{os.cpu_count()}", f"CC={cached(self.compiler)}", cross]
 
     @cached_property
     def fragment(self) -> str:
